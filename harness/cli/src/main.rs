@@ -1,0 +1,3 @@
+//! The proofhouse command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The evidence folder: immutable records, hash-chained log, blobs, verification. No database.

@@ -1,0 +1,1 @@
+//! Probes of host, source and libraries; a failed probe is a value.

@@ -1,0 +1,1 @@
+//! Rows in, bytes out: HTML, Markdown, SVG, JUnit.

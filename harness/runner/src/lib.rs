@@ -1,0 +1,1 @@
+//! Runs gates: dispatcher, executors, process groups, limits, custody.

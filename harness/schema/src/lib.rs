@@ -1,0 +1,1 @@
+//! Every type that Proofhouse serialises, canonical JSON, digests and exit codes.

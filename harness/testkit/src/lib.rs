@@ -1,0 +1,1 @@
+//! Fake workers, one for each way to go wrong.

@@ -1,0 +1,1 @@
+//! The one timer: a measuring core over a small Device trait.

@@ -1,0 +1,3 @@
+//! The worker that runs our CPU operators.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The checker: generates inputs, holds the oracle, judges outputs.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The inside of a worker process: the protocol loop over the timer.

@@ -1,0 +1,1 @@
+//! Fast CPU operators (SIMD, threads) that follow the contract.
