@@ -1,0 +1,232 @@
+//! Builds and tests the workspace through cargo, with the library in reach.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::error::HouseError;
+use crate::layout::Layout;
+
+/// The packages whose binaries make up an installation.
+const PACKAGES: &[&str] =
+    &["proofhouse", "proofhouse-worker-oracle", "proofhouse-worker-cpu", "proofhouse-testkit"];
+
+/// How DuckDB gets into the binaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duckdb {
+    /// The prebuilt library is linked.
+    Prebuilt,
+    /// The `duckdb-from-source` feature compiles it.
+    FromSource,
+}
+
+/// A cargo that builds this workspace.
+pub struct Cargo<'a> {
+    /// Folders.
+    pub layout: &'a Layout,
+    /// The cargo program.
+    pub program: OsString,
+    /// How DuckDB gets in.
+    pub duckdb: Duckdb,
+}
+
+impl Cargo<'_> {
+    /// Builds the release binaries; cargo's own progress and messages go to standard error.
+    pub fn build_release(&self) -> Result<(), HouseError> {
+        let mut command = self.command(&["build", "--release"]);
+        for package in PACKAGES {
+            command.args(["--package", package]);
+        }
+        self.with_features(&mut command);
+        match status_of(&mut command)? {
+            status if status.success() => Ok(()),
+            status => Err(HouseError::BuildFailed { status: status.to_string() }),
+        }
+    }
+
+    /// Runs every test, or those that `arguments` (given to the test runner) select.
+    pub fn test(&self, arguments: &[OsString]) -> Result<Vec<Step>, HouseError> {
+        let mut steps = vec![self.step("binaries", &mut self.workspace(&["build"], &["--bins"]))?];
+        let nextest = self.has_nextest();
+        let mut rust = if nextest {
+            self.workspace(&["nextest", "run"], &["--no-fail-fast"])
+        } else {
+            self.workspace(&["test"], &["--all-targets", "--no-fail-fast"])
+        };
+        rust.args(arguments);
+        let name = if nextest { "Rust tests (nextest)" } else { "Rust tests (cargo test)" };
+        steps.push(self.step(name, &mut rust)?);
+        if arguments.is_empty() {
+            steps.push(self.step(
+                "examples in the documentation",
+                &mut self.workspace(&["test"], &["--doc"]),
+            )?);
+            steps.push(self.python()?);
+        }
+        Ok(steps)
+    }
+
+    fn workspace(&self, verb: &[&str], options: &[&str]) -> Command {
+        let mut command = self.command(verb);
+        command.arg("--workspace").args(options);
+        self.with_features(&mut command);
+        command
+    }
+
+    fn with_features(&self, command: &mut Command) {
+        if self.duckdb == Duckdb::FromSource {
+            command.args(["--features", "proofhouse-store/duckdb-from-source"]);
+        }
+    }
+
+    /// A cargo command in the repository that links the library of the target folder in use.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .current_dir(&self.layout.root)
+            .env("DUCKDB_LIB_DIR", self.layout.library_folder())
+            .env("CARGO_TARGET_DIR", &self.layout.target);
+        command
+    }
+
+    fn has_nextest(&self) -> bool {
+        let mut command = self.command(&["nextest", "--version"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    }
+
+    fn step(&self, name: &str, command: &mut Command) -> Result<Step, HouseError> {
+        let begun = Instant::now();
+        let status = status_of(command)?;
+        let ended =
+            if status.success() { Ended::Passed } else { Ended::Failed(status.to_string()) };
+        Ok(Step { name: name.to_owned(), ended, took: begun.elapsed() })
+    }
+
+    fn python(&self) -> Result<Step, HouseError> {
+        let name = "Python tests (unittest)";
+        let folder = self.layout.root.join("baselines");
+        let skipped = |why: &str| {
+            Ok(Step {
+                name: name.to_owned(),
+                ended: Ended::Skipped(why.to_owned()),
+                took: Duration::ZERO,
+            })
+        };
+        if !holds_python_tests(&folder) {
+            return skipped("baselines/ holds no test_*.py");
+        }
+        let mut probe = Command::new("python3");
+        probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        if !probe.status().is_ok_and(|status| status.success()) {
+            return skipped("python3 is not installed");
+        }
+        let mut command = Command::new("python3");
+        command
+            .args(["-m", "unittest", "discover", "--start-directory"])
+            .arg(&folder)
+            .args(["--pattern", "test_*.py"])
+            .current_dir(&self.layout.root)
+            .env("PROOFHOUSE_BINARIES", &self.layout.binaries);
+        self.step(name, &mut command)
+    }
+}
+
+/// One step of a test run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What ran.
+    pub name: String,
+    /// How it ended.
+    pub ended: Ended,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// Exit status 0.
+    Passed,
+    /// Any other status, in words.
+    Failed(String),
+    /// Not run, and why; never counted as passed.
+    Skipped(String),
+}
+
+/// Whether a test run as a whole passed: nothing failed and something ran.
+pub fn all_passed(steps: &[Step]) -> bool {
+    let failed = steps.iter().any(|step| matches!(step.ended, Ended::Failed(_)));
+    let ran = steps.iter().any(|step| step.ended == Ended::Passed);
+    ran && !failed
+}
+
+/// One line for each step of a test run.
+pub fn summary(steps: &[Step]) -> String {
+    let line = |step: &Step| match &step.ended {
+        Ended::Passed => format!("  passed   {} ({:.1} s)", step.name, step.took.as_secs_f64()),
+        Ended::Failed(status) => format!("  FAILED   {} ({status})", step.name),
+        Ended::Skipped(why) => format!("  skipped  {} ({why})", step.name),
+    };
+    steps.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn status_of(command: &mut Command) -> Result<ExitStatus, HouseError> {
+    command.status().map_err(|source| HouseError::NotStarted {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })
+}
+
+fn holds_python_tests(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.filter_map(Result::ok).map(|entry| entry.path()).any(|path| {
+        if path.is_dir() {
+            return path.join("__init__.py").is_file() && holds_python_tests(&path);
+        }
+        is_python_test(&path)
+    })
+}
+
+fn is_python_test(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("test_") && name.ends_with(".py")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Folder;
+
+    fn step(ended: Ended) -> Step {
+        Step { name: "a step".to_owned(), ended, took: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_ran_does_not_pass() {
+        assert!(!all_passed(&[]));
+        assert!(!all_passed(&[step(Ended::Skipped("no python3".to_owned()))]));
+    }
+
+    #[test]
+    fn one_failed_step_fails_the_run_and_is_named() {
+        let steps = [step(Ended::Passed), step(Ended::Failed("exit status: 101".to_owned()))];
+        assert!(!all_passed(&steps));
+        assert!(summary(&steps).contains("FAILED   a step (exit status: 101)"));
+        assert!(all_passed(&steps[..1]));
+    }
+
+    #[test]
+    fn python_tests_are_seen_where_unittest_sees_them() {
+        let folder = Folder::new();
+        let package = folder.path("numpy");
+        std::fs::create_dir_all(&package).unwrap();
+        std::fs::write(package.join("test_worker.py"), "").unwrap();
+        let root = package.parent().unwrap();
+        assert!(!holds_python_tests(root));
+        std::fs::write(package.join("__init__.py"), "").unwrap();
+        assert!(holds_python_tests(root));
+    }
+}
