@@ -1,0 +1,194 @@
+//! What gates must know of operators. The checker (`worker-oracle`) exports it; the copy in `gates/catalog.json`
+//! is generated, committed and compared in the tests, so that the harness links no kernel.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::Dtype;
+use crate::ids::OperatorName;
+
+/// The catalog of operators.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Catalog {
+    /// [`crate::SCHEMA`].
+    pub schema: String,
+    /// Operators by name.
+    pub operators: BTreeMap<OperatorName, Operator>,
+    /// Layout names and what they mean.
+    pub layouts: BTreeMap<String, String>,
+    /// Value classes and what they mean.
+    pub values: BTreeMap<String, String>,
+}
+
+/// One operator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Operator {
+    /// One sentence.
+    pub summary: String,
+    /// Dimensions in order: `rows`, `hidden`.
+    pub dims: Vec<Dim>,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// Tensors in order.
+    pub tensors: Vec<Tensor>,
+    /// Activation dtypes.
+    pub dtypes: Vec<Dtype>,
+    /// Layouts that apply.
+    pub layouts: Vec<String>,
+    /// Value classes that apply.
+    pub values: Vec<String>,
+    /// Invalid inputs whose pass is the right error.
+    pub refusals: Vec<Refusal>,
+}
+
+/// A dimension.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dim {
+    /// Its name in gates.
+    pub name: String,
+    /// What it counts.
+    pub meaning: String,
+}
+
+/// A parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Param {
+    /// Its name in gates (kebab-case).
+    pub name: String,
+    /// Its type.
+    pub kind: ParamKind,
+    /// Its value where a gate says nothing.
+    pub default: ParamValue,
+    /// The accepted range, in words.
+    pub accepted: String,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// The type of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ParamKind {
+    /// A double.
+    Float,
+    /// A whole number.
+    Integer,
+    /// true or false.
+    Boolean,
+}
+
+/// A parameter's value.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ParamValue {
+    /// true or false.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A double (canonical JSON writes 1.0 as 1, so readers take an integer for a float).
+    Float(f64),
+}
+
+impl ParamValue {
+    /// As a double, where it is a number.
+    #[must_use]
+    pub fn as_f64(self) -> Option<f64> {
+        match self {
+            ParamValue::Boolean(_) => None,
+            ParamValue::Integer(v) => Some(v as f64),
+            ParamValue::Float(v) => Some(v),
+        }
+    }
+
+    /// As a whole number, where it is one.
+    #[must_use]
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            ParamValue::Integer(v) => Some(v),
+            ParamValue::Float(v) if v.fract() == 0.0 && v.abs() < 9e15 => Some(v as i64),
+            _ => None,
+        }
+    }
+
+    /// As a truth value.
+    #[must_use]
+    pub fn as_bool(self) -> Option<bool> {
+        if let ParamValue::Boolean(v) = self { Some(v) } else { None }
+    }
+}
+
+impl std::fmt::Display for ParamValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ParamValue::Boolean(v) => write!(f, "{v}"),
+            ParamValue::Integer(v) => write!(f, "{v}"),
+            ParamValue::Float(v) => write!(f, "{v}"),
+        }
+    }
+}
+
+/// How a tensor is used.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Read only; it must not change.
+    In,
+    /// Written whole.
+    Out,
+    /// Read and written.
+    InOut,
+}
+
+/// One tensor of an operator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tensor {
+    /// Its name, everywhere.
+    pub name: String,
+    /// in, out or in_out.
+    pub role: Role,
+    /// A fixed dtype, or none where it follows the activation dtype.
+    pub dtype: Option<Dtype>,
+    /// Each extent: a sum of products of dims and constants, e.g. `hidden`, `2*width`, `k+1`, `1`.
+    pub shape: Vec<String>,
+    /// How many times its bytes must be read by any implementation (the byte model).
+    pub reads: f64,
+    /// How many times its bytes must be written.
+    pub writes: f64,
+    /// Tolerance by activation dtype; empty for inputs.
+    pub tolerance: BTreeMap<Dtype, Tolerance>,
+}
+
+/// How far an element may lie from the oracle's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tolerance {
+    /// How it is found, e.g. `2 ulp + 1 ulp per 2^k accumulated elements`.
+    pub rule: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// An invalid input whose pass is the right error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// Its name in gates.
+    pub name: String,
+    /// What is wrong with the input.
+    pub what: String,
+    /// The expected kind of error.
+    pub kind: String,
+    /// The expected argument.
+    pub argument: String,
+    /// Whether it can only be seen on the values (checked mode).
+    pub device_value: bool,
+}

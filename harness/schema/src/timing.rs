@@ -1,0 +1,82 @@
+//! The timing contract: what a speed is a statement about. Numbers with different contracts are never compared.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which memory the timed calls find their operands in.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// Bytes touched between two uses of a buffer are at least 5x the last-level cache.
+    Cold,
+    /// The same buffers, on purpose.
+    Hot,
+}
+
+/// How calls are launched.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Launch {
+    /// One call after another from the host.
+    Eager,
+    /// Calls captured in a device graph.
+    Graph,
+}
+
+/// Whose clock.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// The device's events.
+    Device,
+    /// The host's monotonic clock.
+    Host,
+}
+
+/// What happens to the clock frequency.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockPolicy {
+    /// As the machine has it; read, never changed.
+    AsFound,
+}
+
+/// How a sample is reduced inside a block.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistic {
+    /// The median of the samples of one turn, per call.
+    MedianPerCall,
+}
+
+/// The timing contract; part of a result's identity.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub struct TimingContract {
+    /// cold or hot.
+    pub cache: Cache,
+    /// eager or graph.
+    pub launch: Launch,
+    /// host or device.
+    pub clock: Clock,
+    /// What is inside the timed region beside the operator, e.g. `allocation`, `layout`; empty: nothing.
+    pub includes: Vec<String>,
+    /// Threads (CPU) given to every provider; the runner pins as many cores.
+    pub threads: u32,
+    /// How samples are reduced.
+    pub statistic: Statistic,
+    /// What is done to clocks.
+    pub clock_policy: ClockPolicy,
+}
