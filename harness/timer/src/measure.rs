@@ -1,0 +1,606 @@
+//! The measuring machine: calibrate, warm, turn, finish.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::{ClockKind, Device, DeviceError, LoadedCode, Properties, Rotation};
+use crate::plan::{Cache, Plan, PlanError, RESOLUTION_FACTOR, ValidPlan};
+use crate::sample::{
+    Calibration, Invalid, InvalidTurn, Phase, Sample, Totals, TurnOutcome, ValidTurn,
+};
+use crate::warm_up;
+
+/// Empty regions behind a calibration.
+const CALIBRATION_REGIONS: u32 = 64;
+/// Stamps tried for one step of a clock that stands still between two of them.
+const STEP_TRIES: u32 = 1 << 20;
+/// Slack of the comparison of two different clocks: a floor in nanoseconds and a fraction.
+const CLOCK_SLACK: (f64, f64) = (2_000.0, 0.01);
+
+/// The part of the measurement in which something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The clock is measured.
+    Calibrate,
+    /// Warm-up.
+    WarmUp,
+    /// A turn.
+    Turn,
+    /// The end.
+    Finish,
+}
+
+/// Why a measurement gives nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MeasureError {
+    /// The plan cannot be measured on this device.
+    #[error("the plan is refused")]
+    Plan(#[from] PlanError),
+    /// A device method failed.
+    #[error("the device failed in {stage:?}")]
+    Device {
+        /// When.
+        stage: Stage,
+        /// What failed.
+        source: DeviceError,
+    },
+    /// The clock cannot be trusted, before any turn.
+    #[error("the clock is unusable in {stage:?}")]
+    Clock {
+        /// When.
+        stage: Stage,
+        /// What it did.
+        source: Invalid,
+    },
+    /// The device's clock does not advance.
+    #[error("the device clock showed no step in {tries} stamps")]
+    ClockStands {
+        /// Stamps that were tried.
+        tries: u32,
+    },
+    /// A sample cannot be made long enough for the clock or for the plan's target.
+    #[error("a sample of {calls} calls lasts {sample_ns} ns; needed are {needed_ns} ns")]
+    SampleTooShort {
+        /// Calls of the sample.
+        calls: u32,
+        /// Median time of the samples.
+        sample_ns: f64,
+        /// Time that is needed.
+        needed_ns: f64,
+    },
+    /// The warm-up reached its bound before it was over.
+    #[error(
+        "the warm-up did not settle in {samples} samples and {spent_ns} ns: \
+         code still loading: {still_loading}, drift {drift:?}, allowed {limit}"
+    )]
+    Unsettled {
+        /// Samples that were taken.
+        samples: u32,
+        /// Host time that was spent.
+        spent_ns: u64,
+        /// True when code was loaded within the last window.
+        still_loading: bool,
+        /// Last drift, where the window was full.
+        drift: Option<f64>,
+        /// Largest allowed drift.
+        limit: f64,
+    },
+    /// An earlier turn failed, so the device is in an unknown state.
+    #[error("an earlier turn failed; the device is in an unknown state")]
+    Poisoned,
+    /// Nothing was measured.
+    #[error("no turn gave a sample ({invalid_turns} were invalid)")]
+    NoSamples {
+        /// Turns that were invalid.
+        invalid_turns: u32,
+    },
+}
+
+/// What the calls of a turn work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnInputs {
+    /// The plan's rotation through all sets.
+    Rotating,
+    /// One set again and again: the run that a provider with remembered results speeds up.
+    ///
+    /// It is comparable with rotating turns only where the cache state is the same: sets that
+    /// fit the cache, or one call a sample after an evicting pass.
+    Identical(u32),
+}
+
+/// A device and a plan that were checked against each other.
+#[derive(Debug)]
+pub struct Timer<D: Device> {
+    core: Core<D>,
+}
+
+impl<D: Device> Timer<D> {
+    /// Checks the plan against the device.
+    ///
+    /// # Errors
+    /// [`MeasureError::Plan`].
+    pub fn new(device: D, plan: &Plan) -> Result<Self, MeasureError> {
+        let properties = device.properties();
+        let plan = plan.validate(properties.last_level_cache_bytes)?;
+        Ok(Self { core: Core { device, plan, properties, last_host_ns: None } })
+    }
+
+    /// Measures the clock.
+    ///
+    /// # Errors
+    /// [`MeasureError::Device`], [`MeasureError::Clock`], [`MeasureError::ClockStands`].
+    pub fn calibrate(mut self) -> Result<Calibrated<D>, MeasureError> {
+        let calibration =
+            self.core.calibrate().map_err(|stop| stop.into_error(Stage::Calibrate))?;
+        Ok(Calibrated { core: self.core, calibration })
+    }
+}
+
+/// A timer that knows its clock.
+#[derive(Debug)]
+pub struct Calibrated<D: Device> {
+    core: Core<D>,
+    calibration: Calibration,
+}
+
+impl<D: Device> Calibrated<D> {
+    /// The clock's numbers.
+    #[must_use]
+    pub fn calibration(&self) -> Calibration {
+        self.calibration
+    }
+
+    /// Runs until no code is loaded any more and samples stop drifting.
+    ///
+    /// # Errors
+    /// [`MeasureError::Device`], [`MeasureError::Clock`], [`MeasureError::SampleTooShort`],
+    /// [`MeasureError::Unsettled`].
+    pub fn warm(mut self) -> Result<Warm<D>, MeasureError> {
+        let warmed = warm_up::run(&mut self.core, self.calibration)?;
+        Ok(Warm {
+            core: self.core,
+            calibration: self.calibration,
+            calls: warmed.calls,
+            warm_up: warmed.samples,
+            next_set: warmed.next_set,
+            turns: 0,
+            invalid_turns: 0,
+            samples: 0,
+            poisoned: false,
+        })
+    }
+}
+
+/// A timer that is ready for turns.
+#[derive(Debug)]
+pub struct Warm<D: Device> {
+    core: Core<D>,
+    calibration: Calibration,
+    calls: u32,
+    warm_up: Vec<Sample>,
+    next_set: u32,
+    turns: u32,
+    invalid_turns: u32,
+    samples: u64,
+    poisoned: bool,
+}
+
+/// The record of a finished measurement; the turns were given out before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub struct Finished {
+    /// The clock's numbers.
+    pub calibration: Calibration,
+    /// Calls of each judged sample.
+    pub calls: u32,
+    /// The warm-up's samples.
+    pub warm_up: Vec<Sample>,
+    /// Turns that were taken.
+    pub turns: u32,
+    /// Turns among them that were invalid.
+    pub invalid_turns: u32,
+    /// Judged samples that were given out.
+    pub samples: u64,
+}
+
+impl<D: Device> Warm<D> {
+    /// The clock's numbers.
+    #[must_use]
+    pub fn calibration(&self) -> Calibration {
+        self.calibration
+    }
+
+    /// Calls of each sample.
+    #[must_use]
+    pub fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    /// The warm-up's samples.
+    #[must_use]
+    pub fn warm_up_samples(&self) -> &[Sample] {
+        &self.warm_up
+    }
+
+    /// The device, for what is not timing: reading outputs, witnesses.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.core.device
+    }
+
+    /// Takes the plan's samples once.
+    ///
+    /// # Errors
+    /// [`MeasureError::Device`] when a device method fails, after which every further turn is
+    /// [`MeasureError::Poisoned`]; [`MeasureError::Plan`] when the inputs do not fit the plan.
+    pub fn turn(&mut self, inputs: TurnInputs) -> Result<TurnOutcome, MeasureError> {
+        if self.poisoned {
+            return Err(MeasureError::Poisoned);
+        }
+        self.check_inputs(inputs)?;
+        let turn = self.turns;
+        self.turns += 1;
+        match self.run_turn(turn, inputs) {
+            Ok(valid) => {
+                self.samples += valid.samples.len() as u64;
+                Ok(TurnOutcome::Valid(valid))
+            }
+            Err(Refusal::Invalid(reasons)) => {
+                self.invalid_turns += 1;
+                Ok(TurnOutcome::Invalid(InvalidTurn { turn, inputs, reasons }))
+            }
+            Err(Refusal::Device(source)) => {
+                self.poisoned = true;
+                Err(MeasureError::Device { stage: Stage::Turn, source })
+            }
+        }
+    }
+
+    /// Ends the measurement.
+    ///
+    /// # Errors
+    /// [`MeasureError::Poisoned`] after a failed turn, [`MeasureError::NoSamples`] when no turn
+    /// was valid, [`MeasureError::Device`] when the last wait fails.
+    pub fn finish(mut self) -> Result<Finished, MeasureError> {
+        if self.poisoned {
+            return Err(MeasureError::Poisoned);
+        }
+        self.core
+            .device
+            .sync()
+            .map_err(|source| MeasureError::Device { stage: Stage::Finish, source })?;
+        if self.samples == 0 {
+            return Err(MeasureError::NoSamples { invalid_turns: self.invalid_turns });
+        }
+        Ok(Finished {
+            calibration: self.calibration,
+            calls: self.calls,
+            warm_up: self.warm_up,
+            turns: self.turns,
+            invalid_turns: self.invalid_turns,
+            samples: self.samples,
+        })
+    }
+
+    fn check_inputs(&self, inputs: TurnInputs) -> Result<(), PlanError> {
+        let TurnInputs::Identical(set) = inputs else { return Ok(()) };
+        let plan = &self.core.plan;
+        if set >= plan.sets {
+            return Err(PlanError::NoSuchSet { set, sets: plan.sets });
+        }
+        let one_call = self.calls == 1;
+        let comparable = match plan.cache {
+            Cache::Hot => !plan.restore || one_call,
+            Cache::Cold { evict_bytes } => {
+                let needed =
+                    self.core.properties.last_level_cache_bytes.saturating_mul(crate::REUSE_FACTOR);
+                one_call && evict_bytes >= needed
+            }
+        };
+        if comparable { Ok(()) } else { Err(PlanError::IdenticalInputs { calls: self.calls }) }
+    }
+
+    fn run_turn(&mut self, turn: u32, inputs: TurnInputs) -> Result<ValidTurn, Refusal> {
+        let code_before = self.core.device.loaded_code()?;
+        // Reasons since the last question belong to other providers' turns.
+        self.core.device.event_reasons()?;
+        let taken = self.take_samples(turn, inputs);
+        let code_after = match &taken {
+            Err(Refusal::Device(_)) => return taken,
+            _ => self.core.device.loaded_code()?,
+        };
+        if code_before == code_after {
+            return taken;
+        }
+        let loaded = Invalid::CodeLoaded { before: code_before, after: code_after };
+        let mut reasons = vec![loaded];
+        if let Err(Refusal::Invalid(others)) = taken {
+            reasons.extend(others);
+        }
+        Err(Refusal::Invalid(reasons))
+    }
+
+    fn take_samples(&mut self, turn: u32, inputs: TurnInputs) -> Result<ValidTurn, Refusal> {
+        let start_ns = self.core.host_now()?;
+        let mut valid = ValidTurn {
+            turn,
+            inputs,
+            rewarm: Vec::new(),
+            samples: Vec::with_capacity(self.core.plan.samples as usize),
+            totals: Totals::default(),
+        };
+        let rewarm = self.core.plan.rewarm_samples;
+        for position in 0..rewarm + self.core.plan.samples {
+            let (phase, index) = match position.checked_sub(rewarm) {
+                Some(index) => (Phase::Measure, index),
+                None => (Phase::Rewarm, position),
+            };
+            let rotation = self.rotation(inputs);
+            let taken = self.core.take(rotation, phase, index)?;
+            let sample = taken.sample;
+            valid.totals.timed_ns += sample.elapsed_ns;
+            valid.totals.region_ns += sample.region_ns;
+            valid.totals.untimed_ns += taken.untimed_ns;
+            self.judge(&sample, position)?;
+            match phase {
+                Phase::Measure => valid.samples.push(sample),
+                _ => valid.rewarm.push(sample),
+            }
+        }
+        valid.totals.wall_ns = self.core.host_now()? - start_ns;
+        Ok(valid)
+    }
+
+    fn rotation(&mut self, inputs: TurnInputs) -> Rotation {
+        let sets = self.core.plan.sets;
+        match inputs {
+            TurnInputs::Identical(set) => {
+                Rotation { first_set: set, cycle_start: set, sets: 1, calls: self.calls }
+            }
+            TurnInputs::Rotating => next_rotation(&self.core.plan, &mut self.next_set, self.calls),
+        }
+        .within(sets)
+    }
+
+    /// The checks that only judged and rewarming samples must pass.
+    fn judge(&self, sample: &Sample, position: u32) -> Result<(), Invalid> {
+        let floor_ns = self.calibration.empty_region_ns;
+        if sample.elapsed_ns < floor_ns {
+            return Err(Invalid::BelowFloor { elapsed_ns: sample.elapsed_ns, floor_ns });
+        }
+        let needed_ns = RESOLUTION_FACTOR * self.calibration.step_ns;
+        if sample.elapsed_ns < needed_ns {
+            return Err(Invalid::TooShort { elapsed_ns: sample.elapsed_ns, needed_ns });
+        }
+        let reasons = sample.event_reasons.disqualifying();
+        if !reasons.is_empty() {
+            return Err(Invalid::ClockEvents { sample: position, reasons });
+        }
+        Ok(())
+    }
+}
+
+impl Rotation {
+    fn within(self, sets: u32) -> Self {
+        debug_assert!(self.cycle_start + self.sets <= sets && self.first_set < sets);
+        self
+    }
+}
+
+/// The next sample's calls; restored sets start at zero, others go on where the last sample ended.
+pub(crate) fn next_rotation(plan: &Plan, next_set: &mut u32, calls: u32) -> Rotation {
+    let first_set = if plan.restore { 0 } else { *next_set };
+    let after = (u64::from(first_set) + u64::from(calls)) % u64::from(plan.sets);
+    // The remainder is below `sets`, which fits.
+    *next_set = after as u32;
+    Rotation { first_set, cycle_start: 0, sets: plan.sets, calls }
+}
+
+/// Why a step gave nothing: a device method failed, or what it gave is not to be trusted.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Device(DeviceError),
+    Invalid(Invalid),
+    ClockStands { tries: u32 },
+}
+
+impl Stop {
+    pub(crate) fn into_error(self, stage: Stage) -> MeasureError {
+        match self {
+            Self::Device(source) => MeasureError::Device { stage, source },
+            Self::Invalid(source) => MeasureError::Clock { stage, source },
+            Self::ClockStands { tries } => MeasureError::ClockStands { tries },
+        }
+    }
+}
+
+impl From<DeviceError> for Stop {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<Invalid> for Stop {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+/// Why a turn gave nothing.
+#[derive(Debug)]
+enum Refusal {
+    Device(DeviceError),
+    Invalid(Vec<Invalid>),
+}
+
+impl From<DeviceError> for Refusal {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(vec![invalid])
+    }
+}
+
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Device(error) => Self::Device(error),
+            Stop::Invalid(invalid) => invalid.into(),
+            Stop::ClockStands { .. } => Invalid::ZeroTime { calls: 0 }.into(),
+        }
+    }
+}
+
+/// A sample and the time that was spent around it.
+pub(crate) struct Taken {
+    pub(crate) sample: Sample,
+    pub(crate) untimed_ns: u64,
+}
+
+/// The device with its plan, and the one function that times a region.
+#[derive(Debug)]
+pub(crate) struct Core<D: Device> {
+    pub(crate) device: D,
+    pub(crate) plan: ValidPlan,
+    properties: Properties,
+    last_host_ns: Option<u64>,
+}
+
+impl<D: Device> Core<D> {
+    /// The host's clock, which never steps back unnoticed.
+    pub(crate) fn host_now(&mut self) -> Result<u64, Stop> {
+        let now = self.device.host_now_ns()?;
+        match self.last_host_ns {
+            Some(before_ns) if now < before_ns => {
+                Err(Invalid::HostClockWentBack { before_ns, after_ns: now }.into())
+            }
+            _ => {
+                self.last_host_ns = Some(now);
+                Ok(now)
+            }
+        }
+    }
+
+    pub(crate) fn loaded_code(&mut self) -> Result<LoadedCode, Stop> {
+        Ok(self.device.loaded_code()?)
+    }
+
+    fn calibrate(&mut self) -> Result<Calibration, Stop> {
+        self.device.sync()?;
+        let mut regions = Vec::with_capacity(CALIBRATION_REGIONS as usize);
+        for _ in 0..CALIBRATION_REGIONS {
+            let from = self.device.stamp()?;
+            let to = self.device.stamp()?;
+            regions.push(self.step_between(from, to)?);
+        }
+        regions.sort_by(f64::total_cmp);
+        // The median and not the least, so that one wild reading cannot loosen every later check.
+        let moved = &regions[regions.partition_point(|ns| *ns <= 0.0)..];
+        let step_ns = match moved.get(moved.len() / 2) {
+            Some(step) => *step,
+            None => self.wait_for_a_step()?,
+        };
+        let empty_region_ns = regions[regions.len() / 2];
+        Ok(Calibration { step_ns, empty_region_ns, regions: CALIBRATION_REGIONS })
+    }
+
+    fn step_between(&mut self, from: D::Stamp, to: D::Stamp) -> Result<f64, Stop> {
+        let elapsed = self.device.elapsed_ns(from, to)?;
+        if !elapsed.is_finite() {
+            return Err(Invalid::NotFinite { found: elapsed.to_string() }.into());
+        }
+        if elapsed < 0.0 {
+            return Err(Invalid::ClockWentBack { by_ns: -elapsed }.into());
+        }
+        Ok(elapsed)
+    }
+
+    fn wait_for_a_step(&mut self) -> Result<f64, Stop> {
+        let from = self.device.stamp()?;
+        for _ in 0..STEP_TRIES {
+            let to = self.device.stamp()?;
+            let elapsed = self.step_between(from, to)?;
+            if elapsed > 0.0 {
+                return Ok(elapsed);
+            }
+        }
+        Err(Stop::ClockStands { tries: STEP_TRIES })
+    }
+
+    /// Prepares the buffers, times one region and checks that its times can be true.
+    pub(crate) fn take(
+        &mut self,
+        rotation: Rotation,
+        phase: Phase,
+        index: u32,
+    ) -> Result<Taken, Stop> {
+        let preparing_ns = self.host_now()?;
+        self.prepare_buffers()?;
+        let before_ns = self.host_now()?;
+        let from = self.device.stamp()?;
+        self.device.run_calls(rotation)?;
+        let to = self.device.stamp()?;
+        let enqueued_ns = self.host_now()?;
+        let elapsed_ns = self.device.elapsed_ns(from, to)?;
+        let reached_ns = self.host_now()?;
+        self.device.sync()?;
+        let synced_ns = self.host_now()?;
+        let sample = Sample {
+            index,
+            phase,
+            first_set: rotation.first_set,
+            calls: rotation.calls,
+            elapsed_ns,
+            enqueue_ns: enqueued_ns - before_ns,
+            region_ns: reached_ns - before_ns,
+            sync_ns: synced_ns - reached_ns,
+            event_reasons: self.device.event_reasons()?,
+        };
+        self.check_times(&sample)?;
+        Ok(Taken { sample, untimed_ns: before_ns - preparing_ns })
+    }
+
+    fn prepare_buffers(&mut self) -> Result<(), Stop> {
+        if self.plan.restore {
+            for set in 0..self.plan.sets {
+                self.device.restore(set)?;
+            }
+        }
+        if let Cache::Cold { evict_bytes: bytes @ 1.. } = self.plan.cache {
+            self.device.evict(bytes)?;
+        }
+        self.device.sync()?;
+        Ok(())
+    }
+
+    fn check_times(&self, sample: &Sample) -> Result<(), Invalid> {
+        let elapsed_ns = sample.elapsed_ns;
+        if !elapsed_ns.is_finite() {
+            return Err(Invalid::NotFinite { found: elapsed_ns.to_string() });
+        }
+        if elapsed_ns < 0.0 {
+            return Err(Invalid::ClockWentBack { by_ns: -elapsed_ns });
+        }
+        if elapsed_ns == 0.0 {
+            return Err(Invalid::ZeroTime { calls: sample.calls });
+        }
+        let slack_ns = match self.properties.clock {
+            ClockKind::Host => 0.0,
+            ClockKind::Device => CLOCK_SLACK.0.max(CLOCK_SLACK.1 * elapsed_ns),
+        };
+        let region_ns = sample.region_ns;
+        if elapsed_ns > region_ns as f64 + slack_ns {
+            return Err(Invalid::LongerThanWall { elapsed_ns, region_ns });
+        }
+        let allowed_ns =
+            self.properties.escape_limit.map_or(f64::INFINITY, |l| l.allowed_ns(elapsed_ns));
+        if sample.sync_ns as f64 > allowed_ns {
+            return Err(Invalid::WorkEscaped { sync_ns: sample.sync_ns, allowed_ns });
+        }
+        Ok(())
+    }
+}
