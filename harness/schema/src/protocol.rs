@@ -183,6 +183,9 @@ pub struct Capabilities {
     /// It poses and judges: it is the checker.
     #[serde(default)]
     pub checker: bool,
+    /// It honors `refresh` in `measure`; without it the check for remembered results (P34) cannot be made.
+    #[serde(default)]
+    pub refresh: bool,
 }
 
 /// A tensor in a mapped file.
@@ -249,6 +252,11 @@ pub struct Measure {
     /// Slow every sample down by this fraction of itself (the planted slowdown of the A/B control); 0 for none.
     #[serde(default)]
     pub slowdown: f64,
+    /// Before the samples, outside the timed region, copy the mapped file's tensors into every buffer set again: the
+    /// same pointers with the contents that the checker has put there since. Asked only of workers that declare
+    /// [`Capabilities::refresh`].
+    #[serde(default)]
+    pub refresh: bool,
 }
 
 /// The phase of a measurement.
