@@ -1,0 +1,558 @@
+//! A call of an operator: its sizes and parameters, its validation, and its operands.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::dtype::Dtype;
+use crate::error::{ContractError, ErrorKind};
+use crate::layout::Layout;
+use crate::spec::{DtypeRule, Extent, OperatorSpec, ParamValue, Role, TensorSpec};
+use crate::tensor::{TensorLayout, TensorMut, TensorView};
+
+/// Whether values that live on the device (ids, probabilities, logits) are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The first bad value is an error that names argument and row; the outputs are then unspecified.
+    Checked,
+    /// A bad value is skipped and marked as the operator says; nothing is read or written out of bounds.
+    Unchecked,
+}
+
+/// An operator with its sizes, dtype and parameters: all that is known before there is any memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The operator.
+    pub operator: &'static OperatorSpec,
+    /// The activation dtype.
+    pub dtype: Dtype,
+    /// Sizes by name.
+    pub dims: BTreeMap<String, u64>,
+    /// Parameters by name; absent ones have their defaults.
+    pub params: BTreeMap<String, ParamValue>,
+}
+
+/// Bytes that an ideal implementation moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes read from memory.
+    pub read_bytes: u64,
+    /// Bytes written to memory.
+    pub written_bytes: u64,
+}
+
+impl Call {
+    /// Names a call; nothing but the operator's name is checked here, see [`Call::validate`].
+    ///
+    /// # Errors
+    /// `Unknown` when no operator has that name.
+    pub fn new(
+        operator: &str,
+        dtype: Dtype,
+        dims: &[(&str, u64)],
+        params: &[(&str, ParamValue)],
+    ) -> Result<Self, ContractError> {
+        let owned = |name: &&str| (*name).to_owned();
+        Ok(Self {
+            operator: crate::find_operator(operator)?,
+            dtype,
+            dims: dims.iter().map(|(name, size)| (owned(name), *size)).collect(),
+            params: params.iter().map(|(name, value)| (owned(name), *value)).collect(),
+        })
+    }
+
+    fn error(
+        &self,
+        argument: impl Into<std::borrow::Cow<'static, str>>,
+        kind: ErrorKind,
+    ) -> ContractError {
+        ContractError::new(self.operator.name, argument, kind)
+    }
+
+    /// The size of a dimension.
+    ///
+    /// # Errors
+    /// `Missing` when the call does not give it.
+    pub fn dim(&self, name: &'static str) -> Result<u64, ContractError> {
+        self.dims
+            .get(name)
+            .copied()
+            .ok_or_else(|| self.error(name, ErrorKind::Missing).accepted("a size"))
+    }
+
+    /// The value of a parameter, or its default.
+    ///
+    /// # Errors
+    /// `Unknown` when the operator has no such parameter.
+    pub fn param(&self, name: &'static str) -> Result<ParamValue, ContractError> {
+        let spec = self.operator.param(name).ok_or_else(|| self.error(name, ErrorKind::Unknown))?;
+        Ok(self.params.get(name).copied().unwrap_or(spec.default))
+    }
+
+    /// The value of a real parameter.
+    ///
+    /// # Errors
+    /// `Unknown`, or `DtypeMismatch` when it is not a real number.
+    pub fn float(&self, name: &'static str) -> Result<f64, ContractError> {
+        match self.param(name)? {
+            ParamValue::Float(value) => Ok(value),
+            other => Err(self.wrong_type(name, other, "float")),
+        }
+    }
+
+    /// The value of an integer parameter.
+    ///
+    /// # Errors
+    /// `Unknown`, or `DtypeMismatch` when it is not an integer.
+    pub fn int(&self, name: &'static str) -> Result<i64, ContractError> {
+        match self.param(name)? {
+            ParamValue::Int(value) => Ok(value),
+            other => Err(self.wrong_type(name, other, "int")),
+        }
+    }
+
+    /// The value of a switch.
+    ///
+    /// # Errors
+    /// `Unknown`, or `DtypeMismatch` when it is not a switch.
+    pub fn flag(&self, name: &'static str) -> Result<bool, ContractError> {
+        match self.param(name)? {
+            ParamValue::Bool(value) => Ok(value),
+            other => Err(self.wrong_type(name, other, "bool")),
+        }
+    }
+
+    fn wrong_type(&self, name: &'static str, found: ParamValue, accepted: &str) -> ContractError {
+        self.error(name, ErrorKind::DtypeMismatch)
+            .found(format_args!("{} {found}", found.kind()))
+            .accepted(accepted)
+    }
+
+    /// The tensors that are part of this call, in calling order.
+    pub fn tensors(&self) -> impl Iterator<Item = &'static TensorSpec> + '_ {
+        self.operator.tensors.iter().filter(|tensor| {
+            tensor.present_when.is_none_or(|switch| self.flag(switch).unwrap_or(false))
+        })
+    }
+
+    /// The tensors that are only read, in calling order.
+    pub fn inputs(&self) -> impl Iterator<Item = &'static TensorSpec> + '_ {
+        self.tensors().filter(|tensor| tensor.role == Role::In)
+    }
+
+    /// The tensors that are written, in calling order.
+    pub fn outputs(&self) -> impl Iterator<Item = &'static TensorSpec> + '_ {
+        self.tensors().filter(|tensor| tensor.role.is_written())
+    }
+
+    /// The element type of a tensor in this call.
+    #[must_use]
+    pub const fn dtype_of(&self, tensor: &TensorSpec) -> Dtype {
+        match tensor.dtype {
+            DtypeRule::Activation => self.dtype,
+            DtypeRule::Fixed(dtype) => dtype,
+        }
+    }
+
+    /// The shape of a tensor in this call.
+    ///
+    /// # Errors
+    /// `Missing` or `DtypeMismatch` from the sizes it is built of; `Overflow`.
+    pub fn shape_of(&self, tensor: &TensorSpec) -> Result<Vec<u64>, ContractError> {
+        let overflow = || self.overflow(tensor.name);
+        tensor
+            .shape
+            .iter()
+            .map(|extent| match *extent {
+                Extent::Dim(name) => self.dim(name),
+                Extent::Twice(name) => self.dim(name)?.checked_mul(2).ok_or_else(overflow),
+                Extent::Const(length) => Ok(length),
+                Extent::ParamPlusOne(name) => u64::try_from(self.int(name)?)
+                    .ok()
+                    .and_then(|value| value.checked_add(1))
+                    .ok_or_else(overflow),
+            })
+            .collect()
+    }
+
+    fn overflow(&self, tensor: &'static str) -> ContractError {
+        self.error(tensor, ErrorKind::Overflow)
+            .found(format_args!("dimensions {}", Sizes(&self.dims)))
+            .accepted("a tensor of at most 2^63 - 1 bytes")
+    }
+
+    /// Bytes that an ideal implementation reads and writes: every tensor as often as its spec says.
+    ///
+    /// # Errors
+    /// As [`Call::validate`].
+    pub fn traffic(&self) -> Result<Traffic, ContractError> {
+        self.validate()?;
+        let mut traffic = Traffic { read_bytes: 0, written_bytes: 0 };
+        for tensor in self.tensors() {
+            let layout = TensorLayout::contiguous(self.dtype_of(tensor), &self.shape_of(tensor)?);
+            let bytes = layout.elements() * layout.dtype.size() as u64;
+            traffic.read_bytes += bytes * tensor.reads;
+            traffic.written_bytes += bytes * tensor.writes;
+        }
+        Ok(traffic)
+    }
+
+    /// Checks dtype, dimensions and parameters: everything that needs no memory.
+    ///
+    /// # Errors
+    /// The first fault, in this order: dtype, dimensions, parameters, constraints between them, overflow.
+    pub fn validate(&self) -> Result<(), ContractError> {
+        if !self.operator.dtypes.contains(&self.dtype) {
+            let names: Vec<_> = self.operator.dtypes.iter().map(|dtype| dtype.name()).collect();
+            return Err(self
+                .error("dtype", ErrorKind::Unsupported)
+                .found(self.dtype)
+                .accepted(names.join(", ")));
+        }
+        self.validate_dims()?;
+        self.validate_params()?;
+        (self.operator.constraints)(self)?;
+        for tensor in self.tensors() {
+            let shape = self.shape_of(tensor)?;
+            TensorLayout::contiguous(self.dtype_of(tensor), &shape)
+                .required_bytes()
+                .filter(|bytes| i64::try_from(*bytes).is_ok())
+                .ok_or_else(|| self.overflow(tensor.name))?;
+        }
+        Ok(())
+    }
+
+    fn validate_dims(&self) -> Result<(), ContractError> {
+        for dim in self.operator.dims {
+            if self.dim(dim.name)? < dim.min {
+                return Err(self
+                    .error(dim.name, ErrorKind::ZeroDimension)
+                    .found(0)
+                    .accepted(format_args!("at least {}", dim.min)));
+            }
+        }
+        let known = |name: &String| self.operator.dims.iter().any(|dim| dim.name == name);
+        match self.dims.keys().find(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let names: Vec<_> = self.operator.dims.iter().map(|dim| dim.name).collect();
+                Err(self
+                    .error(name.clone(), ErrorKind::Unknown)
+                    .found("a dimension of that name")
+                    .accepted(names.join(", ")))
+            }
+        }
+    }
+
+    fn validate_params(&self) -> Result<(), ContractError> {
+        for (name, value) in &self.params {
+            let Some(spec) = self.operator.param(name) else {
+                let names: Vec<_> = self.operator.params.iter().map(|param| param.name).collect();
+                return Err(self
+                    .error(name.clone(), ErrorKind::Unknown)
+                    .found("a parameter of that name")
+                    .accepted(if names.is_empty() {
+                        "no parameters".to_owned()
+                    } else {
+                        names.join(", ")
+                    }));
+            };
+            (spec.admits)(*value).map_err(|kind| {
+                self.error(spec.name, kind)
+                    .found(format_args!("{} {value}", value.kind()))
+                    .accepted(format_args!("{} {}", spec.default.kind(), spec.accepted))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Describes the call's tensors in memory of their own, at made-up addresses.
+    ///
+    /// # Errors
+    /// As [`Call::validate`], and `Overflow` when the layout's gaps make a tensor too large.
+    pub fn plan(&self, layout: Layout) -> Result<CallPlan, ContractError> {
+        self.validate()?;
+        let mut address = 1 << 16;
+        let mut tensors = Vec::new();
+        for spec in self.tensors() {
+            let placed = layout.place(self.dtype_of(spec), &self.shape_of(spec)?, spec.strided);
+            let bytes = placed
+                .required_bytes()
+                .filter(|bytes| *bytes < 1 << 60)
+                .ok_or_else(|| self.overflow(spec.name))?;
+            tensors.push(TensorPlan {
+                name: spec.name,
+                role: spec.role,
+                layout: placed,
+                address,
+                bytes,
+            });
+            address = (address + bytes).next_multiple_of(1 << 12) + (1 << 12);
+        }
+        Ok(CallPlan { call: self.clone(), tensors })
+    }
+}
+
+/// Sizes as `rows=2 hidden=4`.
+struct Sizes<'a>(&'a BTreeMap<String, u64>);
+
+impl fmt::Display for Sizes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, size)) in self.0.iter().enumerate() {
+            let gap = if place == 0 { "" } else { " " };
+            write!(f, "{gap}{name}={size}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One tensor of a planned call: geometry and memory region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorPlan {
+    /// The tensor's name in its operator.
+    pub name: &'static str,
+    /// Read, written or both.
+    pub role: Role,
+    /// Where the elements lie in the storage.
+    pub layout: TensorLayout,
+    /// Address of the first byte of the storage.
+    pub address: u64,
+    /// Length of the storage, in bytes.
+    pub bytes: u64,
+}
+
+impl TensorPlan {
+    /// Address of the first element; wraps like pointer arithmetic does.
+    #[must_use]
+    pub const fn first_element(&self) -> u64 {
+        self.address.wrapping_add(self.layout.offset.wrapping_mul(self.layout.dtype.size() as u64))
+    }
+}
+
+/// A call and the regions it would touch, as plain data: what every backend refuses or accepts before launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallPlan {
+    /// The call.
+    pub call: Call,
+    /// Its tensors, in calling order.
+    pub tensors: Vec<TensorPlan>,
+}
+
+impl CallPlan {
+    /// Describes operands that are already in memory: `inputs` are the read-only tensors and `outputs` the
+    /// written ones, each in calling order.
+    ///
+    /// # Errors
+    /// `Missing` or `Unknown` when the number of operands is not the contract's.
+    pub fn of_operands(
+        call: &Call,
+        inputs: &[TensorView<'_>],
+        outputs: &[TensorMut<'_>],
+    ) -> Result<Self, ContractError> {
+        let mut inputs = inputs.iter();
+        let mut outputs = outputs.iter();
+        let mut tensors = Vec::new();
+        for spec in call.tensors() {
+            let operand = if spec.role.is_written() {
+                outputs.next().map(|tensor| (&tensor.layout, &*tensor.bytes))
+            } else {
+                inputs.next().map(|tensor| (&tensor.layout, tensor.bytes))
+            };
+            let (layout, bytes) = operand
+                .ok_or_else(|| call.error(spec.name, ErrorKind::Missing).accepted(spec.meaning))?;
+            tensors.push(TensorPlan {
+                name: spec.name,
+                role: spec.role,
+                layout: layout.clone(),
+                address: bytes.as_ptr() as usize as u64,
+                bytes: bytes.len() as u64,
+            });
+        }
+        let surplus = inputs.count() + outputs.count();
+        if surplus > 0 {
+            return Err(call
+                .error("operands", ErrorKind::Unknown)
+                .found(format_args!("{surplus} more than the contract has"))
+                .accepted(format_args!("{} tensors", tensors.len())));
+        }
+        Ok(Self { call: call.clone(), tensors })
+    }
+
+    /// The tensor of that name.
+    #[must_use]
+    pub fn tensor(&self, name: &str) -> Option<&TensorPlan> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
+    /// Checks everything that can be checked before launch.
+    ///
+    /// # Errors
+    /// The first fault: first what [`Call::validate`] finds, then, tensor by tensor in calling order, presence,
+    /// dtype, shape, stride, storage, null and alignment, and last overlap (which names the mutable region; of
+    /// two, the earlier).
+    pub fn validate(&self) -> Result<(), ContractError> {
+        self.call.validate()?;
+        for spec in self.call.tensors() {
+            let plan = self.tensor(spec.name).ok_or_else(|| {
+                self.call.error(spec.name, ErrorKind::Missing).accepted(spec.meaning)
+            })?;
+            self.validate_geometry(spec, plan)?;
+            self.validate_region(plan)?;
+        }
+        self.validate_overlap()
+    }
+
+    fn validate_geometry(&self, spec: &TensorSpec, plan: &TensorPlan) -> Result<(), ContractError> {
+        let error = |kind| self.call.error(spec.name, kind);
+        let dtype = self.call.dtype_of(spec);
+        if plan.layout.dtype != dtype {
+            return Err(error(ErrorKind::DtypeMismatch).found(plan.layout.dtype).accepted(dtype));
+        }
+        let shape = self.call.shape_of(spec)?;
+        if plan.layout.shape != shape {
+            return Err(error(ErrorKind::LengthMismatch)
+                .found(format_args!("{:?}", plan.layout.shape))
+                .accepted(format_args!("{shape:?}")));
+        }
+        let (stride, width) = (plan.layout.row_stride, plan.layout.width());
+        if stride < width || (!spec.strided && stride != width && plan.layout.rows() > 1) {
+            let relation = if spec.strided { "at least" } else { "exactly" };
+            return Err(error(ErrorKind::BadStride)
+                .found(format_args!("a row stride of {stride}"))
+                .accepted(format_args!("{relation} {width}, the row's width")));
+        }
+        Ok(())
+    }
+
+    fn validate_region(&self, plan: &TensorPlan) -> Result<(), ContractError> {
+        let error = |kind| self.call.error(plan.name, kind);
+        let required =
+            plan.layout.required_bytes().filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(
+                || error(ErrorKind::Overflow).found(format_args!("{:?}", plan.layout)),
+            )?;
+        if plan.bytes < required {
+            return Err(error(ErrorKind::StorageTooShort)
+                .found(format_args!("{} bytes", plan.bytes))
+                .accepted(format_args!("at least {required} bytes")));
+        }
+        if required == 0 {
+            return Ok(());
+        }
+        if plan.address == 0 {
+            return Err(error(ErrorKind::NullPointer)
+                .found("address 0")
+                .accepted("a valid address"));
+        }
+        let size = plan.layout.dtype.size() as u64;
+        if !plan.first_element().is_multiple_of(size) {
+            return Err(error(ErrorKind::Misaligned)
+                .found(format_args!("address {:#x}", plan.first_element()))
+                .accepted(format_args!("a multiple of {size}")));
+        }
+        Ok(())
+    }
+
+    fn validate_overlap(&self) -> Result<(), ContractError> {
+        for (place, written) in self.tensors.iter().enumerate() {
+            if !written.role.is_written() {
+                continue;
+            }
+            for (other_place, other) in self.tensors.iter().enumerate() {
+                if place != other_place && overlap(written, other) {
+                    return Err(self
+                        .call
+                        .error(written.name, ErrorKind::Overlap)
+                        .found(format_args!("bytes shared with `{}`", other.name))
+                        .accepted("a region of its own"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two tensors share an element's bytes, windows of one packed matrix told apart by their columns.
+fn overlap(left: &TensorPlan, right: &TensorPlan) -> bool {
+    let extent = |plan: &TensorPlan| {
+        let size = plan.layout.dtype.size() as u64;
+        let bytes = plan.layout.required_bytes().unwrap_or(u64::MAX);
+        let start = plan.first_element();
+        (start, start.saturating_add(bytes.saturating_sub(plan.layout.offset * size)))
+    };
+    if left.layout.elements() == 0 || right.layout.elements() == 0 {
+        return false;
+    }
+    let ((left_start, left_end), (right_start, right_end)) = (extent(left), extent(right));
+    if left_end <= right_start || right_end <= left_start {
+        return false;
+    }
+    let row_bytes = |plan: &TensorPlan| plan.layout.row_stride * plan.layout.dtype.size() as u64;
+    let stride = row_bytes(left);
+    if stride != row_bytes(right) {
+        return true;
+    }
+    let width_bytes = |plan: &TensorPlan| plan.layout.width() * plan.layout.dtype.size() as u64;
+    let shift = right_start.wrapping_sub(left_start) as i64;
+    let shift = shift.rem_euclid(stride as i64) as u64;
+    !(shift >= width_bytes(left) && shift + width_bytes(right) <= stride)
+}
+
+/// The operands of one call, for an oracle: inputs by name, outputs by name and once each.
+#[derive(Debug)]
+pub struct Operands<'a, 'b> {
+    /// The call, validated.
+    pub call: &'a Call,
+    /// Whether device values are checked.
+    pub mode: Mode,
+    inputs: Vec<(&'static str, &'a TensorView<'b>)>,
+    outputs: Vec<(&'static str, Option<&'a mut TensorMut<'b>>)>,
+}
+
+impl<'a, 'b> Operands<'a, 'b> {
+    /// Validates the call and names its operands.
+    ///
+    /// # Errors
+    /// As [`CallPlan::of_operands`] and [`CallPlan::validate`].
+    pub fn new(
+        call: &'a Call,
+        mode: Mode,
+        inputs: &'a [TensorView<'b>],
+        outputs: &'a mut [TensorMut<'b>],
+    ) -> Result<Self, ContractError> {
+        CallPlan::of_operands(call, inputs, outputs)?.validate()?;
+        let names = |written: bool| {
+            call.tensors()
+                .filter(move |spec| spec.role.is_written() == written)
+                .map(|spec| spec.name)
+        };
+        Ok(Self {
+            call,
+            mode,
+            inputs: names(false).zip(inputs).collect(),
+            outputs: names(true).zip(outputs.iter_mut().map(Some)).collect(),
+        })
+    }
+
+    /// The input of that name.
+    ///
+    /// # Errors
+    /// `Missing` when the call has none.
+    pub fn input(&self, name: &'static str) -> Result<&'a TensorView<'b>, ContractError> {
+        self.inputs
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, view)| *view)
+            .ok_or_else(|| self.call.error(name, ErrorKind::Missing))
+    }
+
+    /// Takes the output of that name.
+    ///
+    /// # Errors
+    /// `Missing` when the call has none, or it was taken before.
+    pub fn output(&mut self, name: &'static str) -> Result<&'a mut TensorMut<'b>, ContractError> {
+        self.outputs
+            .iter_mut()
+            .find(|(known, _)| *known == name)
+            .and_then(|(_, tensor)| tensor.take())
+            .ok_or_else(|| self.call.error(name, ErrorKind::Missing))
+    }
+}

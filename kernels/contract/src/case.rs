@@ -1,0 +1,44 @@
+//! A case: a call, how its tensors lie in memory, and what they hold.
+
+use crate::call::{Call, CallPlan};
+use crate::error::{ContractError, ErrorKind};
+use crate::layout::Layout;
+use crate::values::ValueClass;
+
+/// One point of a correctness gate's axes; its inputs follow from it alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Operator, dtype, sizes and parameters.
+    pub call: Call,
+    /// How the tensors lie in their storage.
+    pub layout: Layout,
+    /// What the tensors hold.
+    pub values: ValueClass,
+    /// Seed of the inputs.
+    pub seed: u64,
+}
+
+impl Case {
+    /// A case with a contiguous layout, normal values and seed 0.
+    #[must_use]
+    pub const fn new(call: Call) -> Self {
+        Self { call, layout: Layout::Contiguous, values: ValueClass::Normal, seed: 0 }
+    }
+
+    /// Checks the call, the layout and that the operator's contract speaks of the value class.
+    ///
+    /// # Errors
+    /// As [`Call::plan`], and `Unsupported` for `values`.
+    pub fn validate(&self) -> Result<CallPlan, ContractError> {
+        let spec = self.call.operator;
+        if !spec.values.contains(&self.values) {
+            let names: Vec<_> = spec.values.iter().map(|class| class.name()).collect();
+            return Err(ContractError::new(spec.name, "values", ErrorKind::Unsupported)
+                .found(self.values)
+                .accepted(names.join(", ")));
+        }
+        let plan = self.call.plan(self.layout)?;
+        plan.validate()?;
+        Ok(plan)
+    }
+}

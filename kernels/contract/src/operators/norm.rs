@@ -1,0 +1,108 @@
+//! What the normalizations have in common.
+
+use crate::call::Call;
+use crate::compare::{Rule, Tolerance};
+use crate::dtype::Dtype;
+use crate::error::ErrorKind;
+use crate::refusal::{Mutation, Refusal};
+use crate::spec::{DimSpec, ParamSpec, ParamValue, positive_finite};
+use crate::values::ValueClass;
+
+/// Activation types of the normalizations.
+pub(super) const DTYPES: &[Dtype] = &[Dtype::F32, Dtype::F16, Dtype::BF16];
+
+/// Value classes of the normalizations: masked rows belong to logits.
+pub(super) const VALUES: &[ValueClass] = &[
+    ValueClass::Normal,
+    ValueClass::Uniform,
+    ValueClass::AllEqual,
+    ValueClass::Cancelling,
+    ValueClass::Huge,
+    ValueClass::Subnormal,
+    ValueClass::SignedZero,
+    ValueClass::Infinite,
+    ValueClass::Nan,
+    ValueClass::OneHot,
+    ValueClass::HeavyTies,
+];
+
+/// The normalized axis.
+pub(super) const HIDDEN: DimSpec =
+    DimSpec { name: "hidden", meaning: "length of the normalized axis", min: 1 };
+
+/// The term under the root.
+pub(super) const EPS: ParamSpec = ParamSpec {
+    name: "eps",
+    meaning: "added to the mean square, inside the root",
+    default: ParamValue::Float(1e-6),
+    accepted: "finite and above 0",
+    admits: positive_finite,
+};
+
+/// Refusals of a bad epsilon.
+pub(super) const EPS_REFUSALS: [Refusal; 4] = [
+    eps_refusal(
+        std::borrow::Cow::Borrowed("eps-zero"),
+        ParamValue::Float(0.0),
+        ErrorKind::OutOfRange,
+    ),
+    eps_refusal(
+        std::borrow::Cow::Borrowed("eps-negative"),
+        ParamValue::Float(-1e-6),
+        ErrorKind::OutOfRange,
+    ),
+    eps_refusal(
+        std::borrow::Cow::Borrowed("eps-nan"),
+        ParamValue::Float(f64::NAN),
+        ErrorKind::NotFinite,
+    ),
+    eps_refusal(
+        std::borrow::Cow::Borrowed("eps-integer"),
+        ParamValue::Int(1),
+        ErrorKind::DtypeMismatch,
+    ),
+];
+
+const fn eps_refusal(
+    name: std::borrow::Cow<'static, str>,
+    value: ParamValue,
+    kind: ErrorKind,
+) -> Refusal {
+    Refusal { name, mutation: Mutation::Param { name: "eps", value }, kind, argument: "eps" }
+}
+
+/// `1 / sqrt(mean(row²) + eps)` in f64.
+///
+/// The squares of every value that an element type can hold fit an f64.
+pub(super) fn inverse_root_mean_square(row: &[f64], eps: f64) -> f64 {
+    let squares: f64 = row.iter().map(|value| value * value).sum();
+    1.0 / (squares / row.len() as f64 + eps).sqrt()
+}
+
+/// Steps of an F32 result that `hidden` accumulated squares may cost.
+///
+/// Adding n positive terms in at least sixteen partial sums errs by at most n/16 + 5 halves of a step; the root
+/// halves that, and the reciprocal root, two products and the store add at most eight.
+pub(super) fn statistic_ulps(hidden: u64) -> u64 {
+    8 + hidden / 32
+}
+
+/// Tolerance of a normalized output with one rounding at the store.
+pub(super) fn normalized_tolerance(call: &Call) -> Tolerance {
+    let hidden = call.dim("hidden").unwrap_or(0);
+    if call.dtype == Dtype::F32 {
+        return Tolerance {
+            rule: Rule::Within {
+                ulps: statistic_ulps(hidden),
+                abs_floor: 8.0 * Dtype::F32.min_positive(),
+            },
+            reason: "F32 sum of squares in at least 16 partial sums: hidden/32 steps after the root, and 8 for \
+                     the root, the products and the store; a subnormal product may lose 8 smallest steps",
+        };
+    }
+    Tolerance {
+        rule: Rule::Within { ulps: 1, abs_floor: 0.0 },
+        reason: "the F32 error is far below a step of the stored type, so only a value next to a midpoint can \
+                 round to the neighbor",
+    }
+}

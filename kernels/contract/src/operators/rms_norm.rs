@@ -1,0 +1,115 @@
+//! `rms_norm`: root-mean-square normalization with a gain.
+
+use crate::call::Operands;
+use crate::error::ContractError;
+use crate::operators::norm;
+use crate::refusal::Refusal;
+use crate::spec::{
+    Determinism, DtypeRule, Extent, HugeLimit, NanRule, OperatorSpec, ROWS, Role, Source,
+    TensorSpec, unconstrained,
+};
+
+pub(super) const SPEC: OperatorSpec = OperatorSpec {
+    name: "rms_norm",
+    summary: "y = x / sqrt(mean(x²) + eps) * w over the last axis; one rounding, at the store.",
+    dims: &[ROWS, norm::HIDDEN],
+    params: &[norm::EPS],
+    tensors: &[
+        TensorSpec {
+            name: "x",
+            meaning: "activations",
+            role: Role::In,
+            dtype: DtypeRule::Activation,
+            shape: &[Extent::Dim("rows"), Extent::Dim("hidden")],
+            strided: true,
+            source: Source::Values(HugeLimit::SquareSum),
+            present_when: None,
+            reads: 1,
+            writes: 0,
+        },
+        TensorSpec {
+            name: "w",
+            meaning: "gain of each column",
+            role: Role::In,
+            dtype: DtypeRule::Activation,
+            shape: &[Extent::Dim("hidden")],
+            strided: false,
+            source: Source::Gains,
+            present_when: None,
+            reads: 1,
+            writes: 0,
+        },
+        TensorSpec {
+            name: "y",
+            meaning: "normalized activations",
+            role: Role::Out,
+            dtype: DtypeRule::Activation,
+            shape: &[Extent::Dim("rows"), Extent::Dim("hidden")],
+            strided: true,
+            source: Source::Nothing,
+            present_when: None,
+            reads: 0,
+            writes: 1,
+        },
+    ],
+    dtypes: norm::DTYPES,
+    values: norm::VALUES,
+    nan: NanRule::Propagates,
+    determinism: Determinism::FULL,
+    own_refusals: REFUSALS,
+    constraints: unconstrained,
+    oracle,
+    tolerance: |call, _| norm::normalized_tolerance(call),
+    judge: None,
+};
+
+const REFUSALS: &[Refusal] = &norm::EPS_REFUSALS;
+
+fn oracle(operands: &mut Operands<'_, '_>) -> Result<(), ContractError> {
+    let eps = operands.call.float("eps")?;
+    let (x, w) = (operands.input("x")?, operands.input("w")?);
+    let y = operands.output("y")?;
+    let (mut gains, mut row) = (Vec::new(), Vec::new());
+    w.read_row(0, &mut gains);
+    for index in 0..x.layout.rows() {
+        x.read_row(index, &mut row);
+        let inverse = norm::inverse_root_mean_square(&row, eps);
+        for (value, gain) in row.iter_mut().zip(&gains) {
+            *value = *value * inverse * gain;
+        }
+        y.write_row(index, &row);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{floats, run};
+    use crate::{Dtype, ParamValue};
+
+    #[test]
+    fn a_hand_computed_row_comes_out() {
+        // mean square of (3, 4) is 12.5; 12.5 + 3.5 = 16, so the row is divided by 4.
+        let (_, outputs) = run(
+            "rms_norm",
+            Dtype::F32,
+            &[("rows", 1), ("hidden", 2)],
+            &[("eps", ParamValue::Float(3.5))],
+            &[("x", &[3.0, 4.0]), ("w", &[1.0, -2.0])],
+        );
+        assert_eq!(floats(&outputs, "y"), [0.75, -2.0]);
+    }
+
+    #[test]
+    fn one_infinity_silences_its_row_and_becomes_nan_itself() {
+        let (_, outputs) = run(
+            "rms_norm",
+            Dtype::F16,
+            &[("rows", 2), ("hidden", 2)],
+            &[],
+            &[("x", &[f64::INFINITY, 1.0, f64::NAN, 1.0]), ("w", &[1.0, 1.0])],
+        );
+        let y = floats(&outputs, "y");
+        assert!(y[0].is_nan() && y[1] == 0.0 && y[2].is_nan() && y[3].is_nan());
+    }
+}
