@@ -1,5 +1,7 @@
 //! The folder as a whole: what is written is read, and every way to tamper is found.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::fs;
 use std::path::Path;
 
