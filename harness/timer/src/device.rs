@@ -44,6 +44,10 @@ pub trait Device {
         Ok(())
     }
 
+    /// Lengthens the region that began at `from` by the fraction `fraction` of its time so far:
+    /// the planted slowdown of a control.
+    fn slow_down(&mut self, from: Self::Stamp, fraction: f64) -> Result<(), DeviceError>;
+
     /// Gives buffer set `set` its original contents back (operators that work in place).
     fn restore(&mut self, set: u32) -> Result<(), DeviceError>;
 
@@ -85,6 +89,10 @@ impl<D: Device + ?Sized> Device for &mut D {
 
     fn run_calls(&mut self, rotation: Rotation) -> Result<(), DeviceError> {
         (**self).run_calls(rotation)
+    }
+
+    fn slow_down(&mut self, from: Self::Stamp, fraction: f64) -> Result<(), DeviceError> {
+        (**self).slow_down(from, fraction)
     }
 
     fn restore(&mut self, set: u32) -> Result<(), DeviceError> {
@@ -230,6 +238,8 @@ pub enum DeviceCall {
     HostNow,
     /// [`Device::call`] or [`Device::run_calls`].
     Call,
+    /// [`Device::slow_down`].
+    SlowDown,
     /// [`Device::restore`].
     Restore,
     /// [`Device::evict`].
@@ -249,6 +259,7 @@ impl fmt::Display for DeviceCall {
             Self::Elapsed => "elapsed time",
             Self::HostNow => "host clock",
             Self::Call => "call",
+            Self::SlowDown => "slow-down",
             Self::Restore => "restore",
             Self::Evict => "evict",
             Self::Sync => "sync",

@@ -340,6 +340,12 @@ impl Device for FakeDevice {
         Ok(())
     }
 
+    fn slow_down(&mut self, from: f64, fraction: f64) -> Result<(), DeviceError> {
+        self.enter(DeviceCall::SlowDown)?;
+        self.clock_ns += (self.clock_ns - from) * fraction;
+        Ok(())
+    }
+
     fn restore(&mut self, set: u32) -> Result<(), DeviceError> {
         self.enter(DeviceCall::Restore)?;
         self.clock_ns += RESTORE_NS;

@@ -38,6 +38,7 @@
 
 mod device;
 pub mod fake;
+pub mod ffi;
 
 pub mod host;
 mod measure;
@@ -49,7 +50,9 @@ pub use device::{
     ClockKind, Device, DeviceCall, DeviceError, EscapeLimit, EventReasons, LoadedCode, Properties,
     Rotation,
 };
-pub use measure::{Calibrated, Finished, MeasureError, Stage, Timer, TurnInputs, Warm};
+pub use measure::{
+    Calibrated, Finished, MeasureError, Stage, Timer, TurnInputs, TurnRequest, Warm,
+};
 pub use plan::{
     Cache, CallsPerSample, MAX_CALLS, MAX_SAMPLES, MAX_SETS, Plan, PlanError, RESOLUTION_FACTOR,
     REUSE_FACTOR, ValidPlan, WarmUp,

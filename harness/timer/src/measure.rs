@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::{ClockKind, Device, DeviceError, LoadedCode, Properties, Rotation};
-use crate::plan::{Cache, Plan, PlanError, RESOLUTION_FACTOR, ValidPlan};
+use crate::plan::{Cache, MAX_SAMPLES, Plan, PlanError, RESOLUTION_FACTOR, ValidPlan, in_range};
 use crate::sample::{
     Calibration, Invalid, InvalidTurn, Phase, Sample, Totals, TurnOutcome, ValidTurn,
 };
@@ -107,6 +107,25 @@ pub enum TurnInputs {
     /// It is comparable with rotating turns only where the cache state is the same: sets that
     /// fit the cache, or one call a sample after an evicting pass.
     Identical(u32),
+}
+
+/// One turn as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct TurnRequest {
+    /// What the calls work on.
+    pub inputs: TurnInputs,
+    /// Judged samples; none for the plan's number.
+    pub samples: Option<u32>,
+    /// Each region is lengthened by this fraction of itself, from 0 to 1: the planted slowdown of
+    /// a control.
+    pub slowdown: f64,
+}
+
+impl From<TurnInputs> for TurnRequest {
+    fn from(inputs: TurnInputs) -> Self {
+        Self { inputs, samples: None, slowdown: 0.0 }
+    }
 }
 
 /// A device and a plan that were checked against each other.
@@ -223,31 +242,39 @@ impl<D: Device> Warm<D> {
         &self.warm_up
     }
 
+    /// Samples, rewarming ones included, that a turn of this request gives.
+    #[must_use]
+    pub fn samples_of(&self, request: TurnRequest) -> u64 {
+        let judged = request.samples.unwrap_or(self.core.plan.samples);
+        u64::from(self.core.plan.rewarm_samples) + u64::from(judged)
+    }
+
     /// The device, for what is not timing: reading outputs, witnesses.
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.core.device
     }
 
-    /// Takes the plan's samples once.
+    /// Takes the samples of one turn: the plan's, or as many as the request says.
     ///
     /// # Errors
     /// [`MeasureError::Device`] when a device method fails, after which every further turn is
     /// [`MeasureError::Poisoned`]; [`MeasureError::Plan`] when the inputs do not fit the plan.
-    pub fn turn(&mut self, inputs: TurnInputs) -> Result<TurnOutcome, MeasureError> {
+    pub fn turn(&mut self, request: impl Into<TurnRequest>) -> Result<TurnOutcome, MeasureError> {
         if self.poisoned {
             return Err(MeasureError::Poisoned);
         }
-        self.check_inputs(inputs)?;
+        let request = request.into();
+        self.check_request(request)?;
         let turn = self.turns;
         self.turns += 1;
-        match self.run_turn(turn, inputs) {
+        match self.run_turn(turn, request) {
             Ok(valid) => {
                 self.samples += valid.samples.len() as u64;
                 Ok(TurnOutcome::Valid(valid))
             }
             Err(Refusal::Invalid(reasons)) => {
                 self.invalid_turns += 1;
-                Ok(TurnOutcome::Invalid(InvalidTurn { turn, inputs, reasons }))
+                Ok(TurnOutcome::Invalid(InvalidTurn { turn, request, reasons }))
             }
             Err(Refusal::Device(source)) => {
                 self.poisoned = true;
@@ -282,8 +309,14 @@ impl<D: Device> Warm<D> {
         })
     }
 
-    fn check_inputs(&self, inputs: TurnInputs) -> Result<(), PlanError> {
-        let TurnInputs::Identical(set) = inputs else { return Ok(()) };
+    fn check_request(&self, request: TurnRequest) -> Result<(), PlanError> {
+        if let Some(samples) = request.samples {
+            in_range("samples", samples, MAX_SAMPLES)?;
+        }
+        if !(0.0..=1.0).contains(&request.slowdown) {
+            return Err(PlanError::Slowdown { found: request.slowdown.to_string() });
+        }
+        let TurnInputs::Identical(set) = request.inputs else { return Ok(()) };
         let plan = &self.core.plan;
         if set >= plan.sets {
             return Err(PlanError::NoSuchSet { set, sets: plan.sets });
@@ -300,11 +333,11 @@ impl<D: Device> Warm<D> {
         if comparable { Ok(()) } else { Err(PlanError::IdenticalInputs { calls: self.calls }) }
     }
 
-    fn run_turn(&mut self, turn: u32, inputs: TurnInputs) -> Result<ValidTurn, Refusal> {
+    fn run_turn(&mut self, turn: u32, request: TurnRequest) -> Result<ValidTurn, Refusal> {
         let code_before = self.core.device.loaded_code()?;
         // Reasons since the last question belong to other providers' turns.
         self.core.device.event_reasons()?;
-        let taken = self.take_samples(turn, inputs);
+        let taken = self.take_samples(turn, request, code_before);
         let code_after = match &taken {
             Err(Refusal::Device(_)) => return taken,
             _ => self.core.device.loaded_code()?,
@@ -320,35 +353,33 @@ impl<D: Device> Warm<D> {
         Err(Refusal::Invalid(reasons))
     }
 
-    fn take_samples(&mut self, turn: u32, inputs: TurnInputs) -> Result<ValidTurn, Refusal> {
+    fn take_samples(
+        &mut self,
+        turn: u32,
+        request: TurnRequest,
+        code: LoadedCode,
+    ) -> Result<ValidTurn, Refusal> {
         let start_ns = self.core.host_now()?;
-        let mut valid = ValidTurn {
-            turn,
-            inputs,
-            rewarm: Vec::new(),
-            samples: Vec::with_capacity(self.core.plan.samples as usize),
-            totals: Totals::default(),
-        };
-        let rewarm = self.core.plan.rewarm_samples;
-        for position in 0..rewarm + self.core.plan.samples {
-            let (phase, index) = match position.checked_sub(rewarm) {
+        let (mut rewarm, mut samples) = (Vec::new(), Vec::new());
+        let mut totals = Totals::default();
+        let rewarming = self.core.plan.rewarm_samples;
+        for position in 0..rewarming + request.samples.unwrap_or(self.core.plan.samples) {
+            let (phase, index) = match position.checked_sub(rewarming) {
                 Some(index) => (Phase::Measure, index),
                 None => (Phase::Rewarm, position),
             };
-            let rotation = self.rotation(inputs);
-            let taken = self.core.take(rotation, phase, index)?;
-            let sample = taken.sample;
-            valid.totals.timed_ns += sample.elapsed_ns;
-            valid.totals.region_ns += sample.region_ns;
-            valid.totals.untimed_ns += taken.untimed_ns;
-            self.judge(&sample, position)?;
+            let rotation = self.rotation(request.inputs);
+            let region = Region { rotation, phase, index, slowdown: request.slowdown };
+            let taken = self.core.take(region)?;
+            self.judge(&taken.sample, position)?;
+            totals.add(&taken);
             match phase {
-                Phase::Measure => valid.samples.push(sample),
-                _ => valid.rewarm.push(sample),
+                Phase::Measure => samples.push(taken.sample),
+                _ => rewarm.push(taken.sample),
             }
         }
-        valid.totals.wall_ns = self.core.host_now()? - start_ns;
-        Ok(valid)
+        totals.wall_ns = self.core.host_now()? - start_ns;
+        Ok(ValidTurn { turn, request, code, rewarm, samples, totals })
     }
 
     fn rotation(&mut self, inputs: TurnInputs) -> Rotation {
@@ -455,6 +486,22 @@ impl From<Stop> for Refusal {
     }
 }
 
+impl Totals {
+    fn add(&mut self, taken: &Taken) {
+        self.timed_ns += taken.sample.elapsed_ns;
+        self.region_ns += taken.sample.region_ns;
+        self.untimed_ns += taken.untimed_ns;
+    }
+}
+
+/// One region to be timed.
+pub(crate) struct Region {
+    pub(crate) rotation: Rotation,
+    pub(crate) phase: Phase,
+    pub(crate) index: u32,
+    pub(crate) slowdown: f64,
+}
+
 /// A sample and the time that was spent around it.
 pub(crate) struct Taken {
     pub(crate) sample: Sample,
@@ -532,17 +579,16 @@ impl<D: Device> Core<D> {
     }
 
     /// Prepares the buffers, times one region and checks that its times can be true.
-    pub(crate) fn take(
-        &mut self,
-        rotation: Rotation,
-        phase: Phase,
-        index: u32,
-    ) -> Result<Taken, Stop> {
+    pub(crate) fn take(&mut self, region: Region) -> Result<Taken, Stop> {
+        let Region { rotation, phase, index, slowdown } = region;
         let preparing_ns = self.host_now()?;
         self.prepare_buffers()?;
         let before_ns = self.host_now()?;
         let from = self.device.stamp()?;
         self.device.run_calls(rotation)?;
+        if slowdown > 0.0 {
+            self.device.slow_down(from, slowdown)?;
+        }
         let to = self.device.stamp()?;
         let enqueued_ns = self.host_now()?;
         let elapsed_ns = self.device.elapsed_ns(from, to)?;

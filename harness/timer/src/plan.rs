@@ -230,7 +230,7 @@ impl Plan {
     }
 }
 
-fn in_range(key: &'static str, found: u32, most: u32) -> Result<(), PlanError> {
+pub(crate) fn in_range(key: &'static str, found: u32, most: u32) -> Result<(), PlanError> {
     if found == 0 || found > most {
         return Err(PlanError::OutOfRange { key, found, most });
     }
@@ -327,6 +327,12 @@ pub enum PlanError {
         footprint_bytes: u64,
         /// Bytes of one evicting pass.
         evict_bytes: u64,
+    },
+    /// A planted slowdown is no fraction.
+    #[error("a planted slowdown of {found}; accepted: 0 to 1")]
+    Slowdown {
+        /// What was asked, as text because it may be no number.
+        found: String,
     },
     /// A turn on one set alone asks for a set that is not there.
     #[error("set {set} was asked for; accepted: 0 to {}", .sets - 1)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::device::{EventReasons, LoadedCode};
-use crate::measure::TurnInputs;
+use crate::measure::TurnRequest;
 
 /// What a sample was taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,11 +93,13 @@ pub enum TurnOutcome {
 pub struct ValidTurn {
     /// Number of the turn, from zero, invalid ones counted.
     pub turn: u32,
-    /// What the calls worked on.
-    pub inputs: TurnInputs,
+    /// What was asked.
+    pub request: TurnRequest,
+    /// The code that was loaded, the same before and after.
+    pub code: LoadedCode,
     /// Samples at the start of the turn that are not judged.
     pub rewarm: Vec<Sample>,
-    /// The judged samples: as many as planned.
+    /// The judged samples: as many as asked.
     pub samples: Vec<Sample>,
     /// Where the time went.
     pub totals: Totals,
@@ -109,8 +111,8 @@ pub struct ValidTurn {
 pub struct InvalidTurn {
     /// Number of the turn, from zero, invalid ones counted.
     pub turn: u32,
-    /// What the calls worked on.
-    pub inputs: TurnInputs,
+    /// What was asked.
+    pub request: TurnRequest,
     /// Why; never empty.
     pub reasons: Vec<Invalid>,
 }
@@ -193,4 +195,23 @@ pub enum Invalid {
         /// After the turn.
         after: LoadedCode,
     },
+}
+
+impl Invalid {
+    /// The reason's stable name in kebab case.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ZeroTime { .. } => "zero-time",
+            Self::ClockWentBack { .. } => "clock-went-back",
+            Self::HostClockWentBack { .. } => "host-clock-went-back",
+            Self::NotFinite { .. } => "not-finite",
+            Self::BelowFloor { .. } => "below-floor",
+            Self::TooShort { .. } => "too-short",
+            Self::LongerThanWall { .. } => "longer-than-wall",
+            Self::WorkEscaped { .. } => "work-escaped",
+            Self::ClockEvents { .. } => "clock-events",
+            Self::CodeLoaded { .. } => "code-loaded",
+        }
+    }
 }

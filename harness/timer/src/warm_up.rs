@@ -1,7 +1,7 @@
 //! The warm-up: when code stops loading and samples stop drifting.
 
 use crate::device::Device;
-use crate::measure::{Core, MeasureError, Stage, next_rotation};
+use crate::measure::{Core, MeasureError, Region, Stage, next_rotation};
 use crate::plan::{CallsPerSample, RESOLUTION_FACTOR};
 use crate::sample::{Calibration, Phase, Sample};
 
@@ -71,7 +71,8 @@ pub(crate) fn run<D: Device>(
     let mut still_loading = true;
     for index in 0..limits.max_samples {
         let rotation = next_rotation(&core.plan, &mut next_set, calls);
-        let sample = core.take(rotation, Phase::WarmUp, index).map_err(stop)?.sample;
+        let region = Region { rotation, phase: Phase::WarmUp, index, slowdown: 0.0 };
+        let sample = core.take(region).map_err(stop)?.sample;
         samples.push(sample);
         window.push(sample.elapsed_ns);
         let code_now = core.loaded_code().map_err(stop)?;

@@ -4,7 +4,7 @@
 use proofhouse_timer::fake::{FakeDevice, Fault};
 use proofhouse_timer::{
     Device, DeviceCall, Finished, Invalid, MeasureError, Plan, Stage, Timer, TurnInputs,
-    TurnOutcome, ValidTurn,
+    TurnOutcome, TurnRequest, ValidTurn,
 };
 
 const CACHE: u64 = 1 << 20;
@@ -45,6 +45,11 @@ fn plan() -> Plan {
     plan
 }
 
+/// Asks for a planted slowdown, so that this method is broken too.
+fn request() -> TurnRequest {
+    TurnRequest { slowdown: 0.05, ..TurnInputs::Rotating.into() }
+}
+
 fn measure(device: &mut FakeDevice) -> (Stages, Ending) {
     let mut stages = Stages::default();
     let ending = match measure_stages(device, &mut stages) {
@@ -59,7 +64,7 @@ fn measure_stages(device: &mut FakeDevice, at: &mut Stages) -> Result<Ending, Me
     // The stages of a clean run; a planted fault is only looked up in those.
     let mut warm = calibrated.warm()?;
     at.turn = warm.device_mut().log().len();
-    let outcome = warm.turn(TurnInputs::Rotating)?;
+    let outcome = warm.turn(request())?;
     at.finish = warm.device_mut().log().len();
     match outcome {
         TurnOutcome::Invalid(invalid) => Ok(Ending::Invalid(invalid.reasons)),
@@ -88,6 +93,7 @@ fn a_clean_run_uses_every_device_method() {
         DeviceCall::Elapsed,
         DeviceCall::HostNow,
         DeviceCall::Call,
+        DeviceCall::SlowDown,
         DeviceCall::Restore,
         DeviceCall::Evict,
         DeviceCall::Sync,

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use proofhouse_timer::host::{CallFailure, HostDevice, HostWork, last_level_cache_bytes};
 use proofhouse_timer::{
     CallsPerSample, Device, DeviceCall, EscapeLimit, Invalid, MeasureError, Plan, Stage, Timer,
-    TurnInputs, TurnOutcome,
+    TurnInputs, TurnOutcome, TurnRequest,
 };
 
 /// Sums a buffer; `sets` buffers of 64 KiB.
@@ -170,4 +170,22 @@ fn map_one_executable_page() -> bool {
 #[test]
 fn the_last_level_cache_is_found_or_unknown_but_never_zero() {
     assert_ne!(last_level_cache_bytes(), Some(0));
+}
+
+#[test]
+fn a_planted_slowdown_waits_at_least_its_fraction() {
+    let mut device = HostDevice::new(|_set: u32| Ok(()));
+    let from = device.stamp().unwrap();
+    black_box((0..100_000_u64).map(black_box).sum::<u64>());
+    let middle = device.stamp().unwrap();
+    device.slow_down(from, 1.0).unwrap();
+    let to = device.stamp().unwrap();
+    let half = device.elapsed_ns(from, middle).unwrap();
+    assert!(device.elapsed_ns(from, to).unwrap() >= 2.0 * half);
+    let plan = patient(Plan::hot(64, 65_536, 1, 5));
+    let device = HostDevice::new(Sums::new(64)).with_last_level_cache(64 << 20);
+    let mut warm = Timer::new(device, &plan).unwrap().calibrate().unwrap().warm().unwrap();
+    let request = TurnRequest { slowdown: 1.0, ..TurnInputs::Rotating.into() };
+    let TurnOutcome::Valid(turn) = warm.turn(request).unwrap() else { panic!("invalid") };
+    assert_eq!(turn.request.slowdown, 1.0);
 }

@@ -4,7 +4,7 @@
 use proofhouse_timer::fake::FakeDevice;
 use proofhouse_timer::{
     CallsPerSample, ClockKind, DeviceCall, EscapeLimit, Invalid, MeasureError, Phase, Plan,
-    PlanError, Properties, Timer, TurnInputs, TurnOutcome, ValidTurn, Warm,
+    PlanError, Properties, Timer, TurnInputs, TurnOutcome, TurnRequest, ValidTurn, Warm,
 };
 
 const CACHE: u64 = 1 << 20;
@@ -270,4 +270,30 @@ fn a_device_clock_may_differ_from_the_wall_within_its_slack() {
 fn reasons_are_data_that_survive_a_round_trip_and_say_what_happened() {
     let reason = Invalid::BelowFloor { elapsed_ns: 3.0, floor_ns: 20.0 };
     assert_eq!(reason.to_string(), "the region lasted 3 ns; an empty one lasts 20 ns");
+}
+
+#[test]
+fn a_planted_slowdown_lengthens_every_sample_by_its_fraction() {
+    let mut device = FakeDevice::steady(10_000.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 3)).unwrap();
+    let slowed = TurnRequest { slowdown: 0.05, ..TurnInputs::Rotating.into() };
+    let turn = valid(warm.turn(slowed).unwrap());
+    for sample in &turn.samples {
+        assert_eq!(sample.elapsed_ns, 100_000.0 * 1.05 + 20.0);
+    }
+    for bad in [-0.1, 1.1, f64::NAN] {
+        let request = TurnRequest { slowdown: bad, ..TurnInputs::Rotating.into() };
+        let Err(MeasureError::Plan(error)) = warm.turn(request) else { panic!("{bad}") };
+        assert_eq!(error, PlanError::Slowdown { found: bad.to_string() });
+    }
+}
+
+#[test]
+fn a_request_may_set_the_number_of_samples_but_not_to_zero() {
+    let mut device = FakeDevice::steady(10_000.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 3)).unwrap();
+    let asked = |samples| TurnRequest { samples: Some(samples), ..TurnInputs::Rotating.into() };
+    assert_eq!(valid(warm.turn(asked(7)).unwrap()).samples.len(), 7);
+    let refused = warm.turn(asked(0));
+    assert!(matches!(refused, Err(MeasureError::Plan(PlanError::OutOfRange { .. }))));
 }

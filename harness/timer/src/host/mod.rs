@@ -144,6 +144,16 @@ impl<W: HostWork> Device for HostDevice<W> {
             .map_err(|failure| failure.into_device_error(DeviceCall::Call, Some(set)))
     }
 
+    fn slow_down(&mut self, from: u64, fraction: f64) -> Result<(), DeviceError> {
+        let so_far = clock::read(DeviceCall::SlowDown)?.saturating_sub(from);
+        // Fractions are at most one, so the product fits; what is cut is below one nanosecond.
+        let until = from + so_far + (so_far as f64 * fraction) as u64;
+        while clock::read(DeviceCall::SlowDown)? < until {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
     fn restore(&mut self, set: u32) -> Result<(), DeviceError> {
         self.work
             .restore(set)
