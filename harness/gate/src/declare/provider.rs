@@ -1,0 +1,178 @@
+//! `provider.toml`: who a provider is, how it is started and what it runs.
+
+use std::collections::BTreeMap;
+
+use proofhouse_schema::dtype::Dtype;
+use proofhouse_schema::ids::{OperatorName, ProviderId};
+use proofhouse_schema::provider::{Environment, Provider};
+use schemars::JsonSchema;
+
+use super::fault::{DeclarationErrors, Fault};
+use super::reader::{Reader, Sink, decode, read_document};
+use super::sited::{Named, Sited};
+use super::spec::{escapes, sited_id, word};
+
+/// A provider: anything that can run an operator.
+#[derive(Debug, Clone, PartialEq, JsonSchema)]
+#[schemars(rename_all = "kebab-case", deny_unknown_fields, title = "Proofhouse provider")]
+pub struct ProviderFile {
+    /// Its id; gates name it.
+    pub id: Sited<String>,
+    /// One sentence.
+    pub about: Sited<String>,
+    /// Program and arguments; `{python}`, `{folder}` and `{bin}` are filled in.
+    pub command: Vec<Sited<String>>,
+    /// `binary`, `venv` (made from `lock`), `host` (the machine's Python) or `path:FOLDER`.
+    #[schemars(extend("pattern" = "^(binary|venv|host|path:.+)$"))]
+    pub environment: Sited<String>,
+    /// Requirements with hashes, beside this file; needed by `venv`.
+    pub lock: Option<Sited<String>>,
+    /// Packages and versions, as pinned or expected.
+    pub packages: Option<Named<Sited<String>>>,
+    /// Whether it answers invalid inputs with typed refusals; default: false.
+    pub refusals: Option<Sited<bool>>,
+    /// Whether it honors layouts other than contiguous; default: false.
+    pub strided: Option<Sited<bool>>,
+    /// What its timed region includes besides the operator; default: nothing.
+    pub includes: Option<Vec<Sited<String>>>,
+    /// Parts of names that must be among the libraries it maps; else it fell back silently.
+    pub expect_libraries: Option<Vec<Sited<String>>>,
+    /// Parts of kernel names that must be in a device graph.
+    pub expect_kernels: Option<Vec<Sited<String>>>,
+    /// Environment variables that carry the thread count.
+    pub thread_variables: Option<Vec<Sited<String>>>,
+    /// Further environment variables.
+    pub variables: Option<Named<Sited<String>>>,
+    /// Operators and the activation dtypes that it runs each in.
+    pub operators: Named<Vec<Sited<String>>>,
+}
+
+impl ProviderFile {
+    fn read(reader: Reader<'_, '_>, sink: &mut Sink) -> Option<Self> {
+        let mut r = reader.named("the provider");
+        let id = r.required("id", sink);
+        let about = r.required("about", sink);
+        let command = r.required("command", sink);
+        let environment = r.required("environment", sink);
+        let lock = r.optional("lock", sink);
+        let packages = r.optional("packages", sink);
+        let refusals = r.optional("refusals", sink);
+        let strided = r.optional("strided", sink);
+        let includes = r.optional("includes", sink);
+        let expect_libraries = r.optional("expect-libraries", sink);
+        let expect_kernels = r.optional("expect-kernels", sink);
+        let thread_variables = r.optional("thread-variables", sink);
+        let variables = r.optional("variables", sink);
+        let operators = r.required("operators", sink);
+        r.finish(sink);
+        Some(Self {
+            id: id?,
+            about: about?,
+            command: command?,
+            environment: environment?,
+            lock,
+            packages,
+            refusals,
+            strided,
+            includes,
+            expect_libraries,
+            expect_kernels,
+            thread_variables,
+            variables,
+            operators: operators?,
+        })
+    }
+}
+
+/// Reads `provider.toml`; `shown` is how errors name it.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse_provider(shown: &str, bytes: &[u8]) -> Result<Provider, DeclarationErrors> {
+    read_document(&decode(shown, bytes)?, |reader, sink| {
+        let written = ProviderFile::read(reader, sink)?;
+        let id = sited_id(&written.id, ProviderId::new, sink);
+        let environment = environment(&written, sink);
+        let operators = operators(&written.operators, sink);
+        if written.command.is_empty() {
+            let accepted = "give the program: command = [\"{python}\", \"{folder}/worker.py\"]";
+            let fault = Fault::Empty { what: "command", accepted: accepted.into() };
+            sink.push(written.id.span.clone(), fault);
+        }
+        Some(Provider {
+            id: id?.value,
+            about: written.about.value,
+            command: texts(Some(written.command)),
+            environment: environment?,
+            lock: written.lock.map(|lock| lock.value),
+            packages: map(written.packages),
+            operators: operators?,
+            refusals: written.refusals.is_some_and(|flag| flag.value),
+            strided: written.strided.is_some_and(|flag| flag.value),
+            includes: texts(written.includes),
+            expect_libraries: texts(written.expect_libraries),
+            expect_kernels: texts(written.expect_kernels),
+            thread_variables: texts(written.thread_variables),
+            variables: map(written.variables),
+        })
+    })
+}
+
+fn texts(list: Option<Vec<Sited<String>>>) -> Vec<String> {
+    list.unwrap_or_default().into_iter().map(|item| item.value).collect()
+}
+
+fn map(named: Option<Named<Sited<String>>>) -> BTreeMap<String, String> {
+    let entries = named.map(|named| named.entries).unwrap_or_default();
+    entries.into_iter().map(|(name, value)| (name.value, value.value)).collect()
+}
+
+fn environment(written: &ProviderFile, sink: &mut Sink) -> Option<Environment> {
+    if let Some(lock) = written.lock.as_ref().filter(|lock| escapes(&lock.value)) {
+        sink.push(lock.span.clone(), Fault::EscapingPath { path: lock.value.clone() });
+    }
+    let found = &written.environment;
+    if let Some(folder) = found.value.strip_prefix("path:").filter(|folder| !folder.is_empty()) {
+        return Some(Environment::Path(folder.to_owned()));
+    }
+    let words =
+        [("binary", Environment::Binary), ("venv", Environment::Venv), ("host", Environment::Host)];
+    let indexed: Vec<(&str, usize)> = words
+        .iter()
+        .enumerate()
+        .map(|(at, (word, _))| (*word, at))
+        .chain([("path:FOLDER", 3)])
+        .collect();
+    let at = word(found, "environment", &indexed, sink)?;
+    let (_, environment) = words.into_iter().nth(at)?;
+    if environment == Environment::Venv && written.lock.is_none() {
+        let fault =
+            Fault::MissingKey { key: "lock", table: "a provider with environment = \"venv\"" };
+        sink.push(found.span.clone(), fault);
+    }
+    Some(environment)
+}
+
+fn operators(
+    written: &Named<Vec<Sited<String>>>,
+    sink: &mut Sink,
+) -> Option<BTreeMap<OperatorName, Vec<Dtype>>> {
+    if written.entries.is_empty() {
+        let accepted = "name at least one: rms_norm = [\"F32\"]".to_owned();
+        sink.push(written.span.clone(), Fault::Empty { what: "operators", accepted });
+    }
+    let words = Dtype::ALL.map(|dtype| (dtype.as_str(), dtype));
+    let mut operators = BTreeMap::new();
+    for (name, dtypes) in &written.entries {
+        let id = sited_id(name, OperatorName::new, sink);
+        let read: Vec<_> = dtypes.iter().map(|found| word(found, "dtype", &words, sink)).collect();
+        if read.is_empty() {
+            let accepted = "list the activation dtypes, or leave the operator out".to_owned();
+            sink.push(name.span.clone(), Fault::Empty { what: "dtypes", accepted });
+        }
+        if let (Some(id), Some(read)) = (id, read.into_iter().collect::<Option<Vec<_>>>()) {
+            operators.insert(id.value, read);
+        }
+    }
+    Some(operators)
+}

@@ -1,0 +1,687 @@
+//! The third stage: a gate bound to catalog, providers and profiles, with every cell spelled out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::catalog::{Catalog, Operator, ParamKind, ParamValue};
+use proofhouse_schema::dtype::Dtype;
+use proofhouse_schema::gate::{
+    CaseSpec, Cell, Exclusion, Expect, GateHeader, GateKind, Inputs, Profile, ResolvedGate,
+};
+use proofhouse_schema::ids::{OperatorName, ProfileId, ProviderId};
+use proofhouse_schema::provider::Provider;
+use proofhouse_schema::units::Wide;
+
+use super::fault::{DeclarationErrors, Fault};
+use super::folder::FileSource;
+use super::reader::Sink;
+use super::sited::{Axis, Sited};
+use super::spec::{CellsSpec, ExcludeSpec, FileSpec, GateSpec, RefusalsSpec};
+use super::tensors;
+
+/// The value class of cells that name none, and of tensors that a file lacks.
+const DEFAULT_VALUES: &str = "normal";
+/// The layout of cells that name none.
+const DEFAULT_LAYOUT: &str = "contiguous";
+/// The seed of cells that name none; it is left out of their keys.
+const DEFAULT_SEED: u64 = 1;
+/// Value classes with so little entropy that a speed measured on them says nothing.
+const LOW_ENTROPY: [&str; 5] = ["all-equal", "signed-zero", "one-hot", "heavy-ties", "masked-rows"];
+
+/// What gates are bound to.
+pub struct Bindings<'a> {
+    /// The operators.
+    pub catalog: &'a Catalog,
+    /// The providers that have a folder.
+    pub providers: &'a BTreeMap<ProviderId, Provider>,
+    /// The profiles.
+    pub profiles: &'a BTreeMap<ProfileId, Profile>,
+    /// Where files of real inputs are.
+    pub files: &'a dyn FileSource,
+}
+
+/// A cell before profile and exclusions are applied.
+struct Draft {
+    key: String,
+    case: CaseSpec,
+    profiles: Option<BTreeSet<ProfileId>>,
+    span: Range<usize>,
+}
+
+impl Draft {
+    fn in_profile(&self, profile: &ProfileId) -> bool {
+        self.profiles.as_ref().is_none_or(|profiles| profiles.contains(profile))
+    }
+}
+
+/// Binds one gate. A gate that has cells, but none in this profile, gives `None`.
+///
+/// # Errors
+/// Everything that does not fit: names that catalog, providers or profiles lack, cells declared twice, exclusions that
+/// exclude nothing, no cells at all.
+pub fn resolve(
+    spec: &GateSpec,
+    bindings: &Bindings<'_>,
+    profile: &ProfileId,
+) -> Result<Option<ResolvedGate>, DeclarationErrors> {
+    let mut sink = Sink::new(Arc::clone(&spec.file));
+    let resolved = Resolver { spec, bindings, sink: &mut sink, read: HashMap::new() }.run(profile);
+    sink.finish(resolved)
+}
+
+struct Resolver<'a> {
+    spec: &'a GateSpec,
+    bindings: &'a Bindings<'a>,
+    sink: &'a mut Sink,
+    read: HashMap<String, Option<FileFacts>>,
+}
+
+#[derive(Clone)]
+struct FileFacts {
+    sha256: Digest,
+    tensors: BTreeMap<String, tensors::FileTensor>,
+}
+
+impl<'a> Resolver<'a> {
+    fn run(mut self, profile: &ProfileId) -> Option<Option<ResolvedGate>> {
+        self.check_providers();
+        let Some(operator) = self.bindings.catalog.operators.get(&self.spec.operator.value) else {
+            let accepted =
+                self.bindings.catalog.operators.keys().map(ToString::to_string).collect();
+            self.unknown("operator", &self.spec.operator.clone_text(), accepted);
+            return None;
+        };
+        self.check_shared_params(operator);
+        let mut drafts = Vec::new();
+        for cells in &self.spec.cells {
+            self.expand(operator, cells, &mut drafts);
+        }
+        if let Some(refusals) = &self.spec.refusals {
+            self.expand_refusals(operator, refusals, &mut drafts);
+        }
+        self.refuse_duplicates(&drafts);
+        let reasons = self.exclusions(operator, &drafts);
+        if !self.sink.is_empty() {
+            return None;
+        }
+        let excluded = |at: usize| reasons[at].is_some();
+        if (0..drafts.len()).all(excluded) {
+            let accepted = "every cell is excluded, or there is none".to_owned();
+            self.sink.push(0..0, Fault::Empty { what: "cells in this gate", accepted });
+            return None;
+        }
+        let mut cells = Vec::new();
+        let mut exclusions = Vec::new();
+        for (draft, reason) in drafts.into_iter().zip(reasons) {
+            if !draft.in_profile(profile) {
+                continue;
+            }
+            match reason {
+                Some(reason) => exclusions.push(Exclusion { cell: draft.key, reason }),
+                None => cells.push(Cell { key: draft.key, case: draft.case }),
+            }
+        }
+        let header = self.header();
+        Some((!cells.is_empty()).then_some(ResolvedGate { header, cells, exclusions }))
+    }
+
+    fn header(&self) -> GateHeader {
+        let ids = |list: &[Sited<ProviderId>]| list.iter().map(|id| id.value.clone()).collect();
+        GateHeader {
+            id: self.spec.id.clone(),
+            kind: self.spec.kind,
+            level: self.spec.level,
+            about: self.spec.about.clone(),
+            operator: self.spec.operator.value.clone(),
+            candidates: ids(&self.spec.candidates),
+            baselines: ids(&self.spec.baselines),
+            timing: self.spec.timing.as_ref().map(|timing| timing.value.clone()),
+        }
+    }
+
+    fn unknown(&mut self, what: &'static str, found: &Sited<String>, accepted: Vec<String>) {
+        let fault = Fault::UnknownName { what, found: found.value.clone(), accepted };
+        self.sink.push(found.span.clone(), fault);
+    }
+
+    fn check_providers(&mut self) {
+        let spec = self.spec;
+        for (what, list) in [("provider", &spec.candidates), ("baseline", &spec.baselines)] {
+            for id in list {
+                if !self.bindings.providers.contains_key(&id.value) {
+                    let accepted =
+                        self.bindings.providers.keys().map(ToString::to_string).collect();
+                    self.unknown(what, &id.clone_text(), accepted);
+                }
+            }
+        }
+        let Some(timing) = &spec.timing else { return };
+        for id in spec.candidates.iter().chain(&spec.baselines) {
+            let Some(provider) = self.bindings.providers.get(&id.value) else { continue };
+            for include in &provider.includes {
+                if !timing.value.contract.includes.contains(include) {
+                    let (provider, found) = (id.value.to_string(), include.clone());
+                    let fault = Fault::IncludesDiffer { provider, found };
+                    self.sink.push(id.span.clone(), fault);
+                }
+            }
+        }
+    }
+
+    fn check_names(&mut self, what: &'static str, found: &[Sited<String>], accepted: &[String]) {
+        for name in found {
+            if !accepted.contains(&name.value) {
+                self.unknown(what, name, accepted.to_vec());
+            }
+        }
+    }
+
+    fn check_dtypes(&mut self, found: &[Sited<Dtype>], operator: &Operator) {
+        for dtype in found {
+            if !operator.dtypes.contains(&dtype.value) {
+                let text = Sited::new(dtype.value.to_string(), dtype.span.clone());
+                let accepted = operator.dtypes.iter().map(ToString::to_string).collect();
+                self.unknown("dtype of this operator", &text, accepted);
+            }
+        }
+    }
+
+    fn check_profiles(
+        &mut self,
+        found: Option<&[Sited<ProfileId>]>,
+    ) -> Option<BTreeSet<ProfileId>> {
+        let found = found?;
+        for id in found {
+            if !self.bindings.profiles.contains_key(&id.value) {
+                let accepted = self.bindings.profiles.keys().map(ToString::to_string).collect();
+                self.unknown("profile", &id.clone_text(), accepted);
+            }
+        }
+        Some(found.iter().map(|id| id.value.clone()).collect())
+    }
+
+    fn expand(&mut self, operator: &Operator, cells: &CellsSpec, drafts: &mut Vec<Draft>) {
+        let profiles = self.check_profiles(cells.profiles.as_deref());
+        let layouts = plain(cells.layouts.as_ref(), DEFAULT_LAYOUT, &cells.span);
+        self.check_names("layout of this operator", &layouts, &operator.layouts);
+        let values = plain(cells.values.as_ref(), DEFAULT_VALUES, &cells.span);
+        self.check_names("value class of this operator", &values, &operator.values);
+        self.refuse_low_entropy(&values, operator);
+        let dtypes = self.dtypes(operator, cells);
+        let Some(shapes) = self.shapes(operator, cells) else { return };
+        let params = self.params(operator, &cells.params);
+        let inputs: Vec<(String, Inputs)> = match self.file_inputs(operator, cells) {
+            Some(inputs) => inputs,
+            None => return,
+        };
+        let inputs = if cells.file.is_some() {
+            inputs
+        } else {
+            let seed = Wide(cells.seed);
+            let seeded = |v: &Sited<String>| {
+                (v.value.clone(), Inputs::Seeded { values: v.value.clone(), seed })
+            };
+            values.iter().map(seeded).collect()
+        };
+        let (name, seed) = (&self.spec.operator.value, cells.seed);
+        let axes = Axes { name, operator, shapes, params, dtypes, layouts, inputs, seed };
+        axes.product(|key, case| {
+            drafts.push(Draft { key, case, profiles: profiles.clone(), span: cells.span.clone() });
+        });
+    }
+
+    fn dtypes(&mut self, operator: &Operator, cells: &CellsSpec) -> Vec<Dtype> {
+        let written = cells.dtypes.as_deref();
+        self.check_dtypes(written.unwrap_or_default(), operator);
+        let dtypes: Vec<Sited<Dtype>> = match written {
+            Some(dtypes) => dtypes.to_vec(),
+            None => operator.dtypes.iter().map(|&d| Sited::new(d, cells.span.clone())).collect(),
+        };
+        if self.spec.kind == GateKind::Baseline {
+            self.refuse_dtypes_without_baseline(&dtypes);
+        }
+        dtypes.into_iter().map(|dtype| dtype.value).collect()
+    }
+
+    fn refuse_dtypes_without_baseline(&mut self, dtypes: &[Sited<Dtype>]) {
+        let runs: BTreeSet<Dtype> = self
+            .spec
+            .baselines
+            .iter()
+            .filter_map(|id| self.bindings.providers.get(&id.value))
+            .filter_map(|provider| provider.operators.get(&self.spec.operator.value))
+            .flatten()
+            .copied()
+            .collect();
+        for dtype in dtypes.iter().filter(|dtype| !runs.contains(&dtype.value)) {
+            let accepted = runs.iter().map(ToString::to_string).collect();
+            let fault = Fault::NoBaselineRuns { dtype: dtype.value.to_string(), accepted };
+            self.sink.push(dtype.span.clone(), fault);
+        }
+    }
+
+    fn refuse_low_entropy(&mut self, values: &[Sited<String>], operator: &Operator) {
+        if self.spec.kind != GateKind::Baseline {
+            return;
+        }
+        let low = |name: &str| LOW_ENTROPY.contains(&name);
+        for value in values.iter().filter(|value| low(&value.value)) {
+            let accepted = operator.values.iter().filter(|name| !low(name)).cloned().collect();
+            let fault = Fault::ConstantInputs { values: value.value.clone(), accepted };
+            self.sink.push(value.span.clone(), fault);
+        }
+    }
+
+    /// One axis per dimension, in the catalog's order; `None` after an error.
+    fn shapes(
+        &mut self,
+        operator: &Operator,
+        cells: &CellsSpec,
+    ) -> Option<Vec<(String, Vec<u64>)>> {
+        let names: Vec<String> = operator.dims.iter().map(|dim| dim.name.clone()).collect();
+        let written: Vec<Sited<String>> = cells.dims.iter().map(|(name, _)| name.clone()).collect();
+        self.check_names("dimension of this operator", &written, &names);
+        let mut axes: BTreeMap<String, Vec<u64>> = cells
+            .dims
+            .iter()
+            .map(|(name, axis)| (name.value.clone(), axis.values.iter().map(|v| v.value).collect()))
+            .collect();
+        if let Some(file) = &cells.file {
+            self.infer(operator, file, &mut axes)?;
+        }
+        let missing: Vec<String> =
+            names.iter().filter(|n| !axes.contains_key(*n)).cloned().collect();
+        if !missing.is_empty() {
+            let fault = Fault::MissingNames { what: "extent of the dimension", names: missing };
+            self.sink.push(cells.span.clone(), fault);
+            return None;
+        }
+        names.into_iter().map(|name| axes.remove(&name).map(|axis| (name, axis))).collect()
+    }
+
+    /// Adds the extents that follow from the file, and refuses those that contradict it.
+    fn infer(
+        &mut self,
+        operator: &Operator,
+        file: &FileSpec,
+        axes: &mut BTreeMap<String, Vec<u64>>,
+    ) -> Option<()> {
+        let facts = self.facts(file)?;
+        let shapes: Vec<(&str, &[u64])> = file
+            .tensors
+            .iter()
+            .filter_map(|(ours, theirs)| {
+                Some((ours.value.as_str(), facts.tensors.get(&theirs.value)?.shape.as_slice()))
+            })
+            .collect();
+        let mut dims: BTreeMap<String, u64> = BTreeMap::new();
+        for (name, axis) in axes.iter() {
+            if let [only] = axis.as_slice() {
+                dims.insert(name.clone(), *only);
+            }
+        }
+        if let Err(found) = tensors::infer(operator, &shapes, &mut dims) {
+            let accepted = "every extent must follow from the file's tensors alike".to_owned();
+            self.sink.push(file.span.clone(), Fault::Tensor { found, accepted });
+            return None;
+        }
+        for (name, extent) in dims {
+            if operator.dims.iter().any(|dim| dim.name == name) {
+                axes.entry(name).or_insert_with(|| vec![extent]);
+            }
+        }
+        Some(())
+    }
+
+    fn facts(&mut self, file: &FileSpec) -> Option<FileFacts> {
+        let path = &file.path.value;
+        if let Some(known) = self.read.get(path) {
+            return known.clone();
+        }
+        let read =
+            self.bindings.files.read(path).map_err(|error| error.to_string()).and_then(|bytes| {
+                let tensors = tensors::header(&bytes)?;
+                Ok(FileFacts { sha256: Digest::of(&bytes), tensors })
+            });
+        let facts = match read {
+            Ok(facts) => Some(facts),
+            Err(why) => {
+                self.sink.push(file.path.span.clone(), Fault::Unreadable { why });
+                None
+            }
+        };
+        self.read.insert(path.clone(), facts.clone());
+        facts
+    }
+
+    /// The inputs of cells with a file, with the words that name them in keys; empty for others, `None` after an error.
+    fn file_inputs(
+        &mut self,
+        operator: &Operator,
+        cells: &CellsSpec,
+    ) -> Option<Vec<(String, Inputs)>> {
+        let Some(file) = &cells.file else { return Some(Vec::new()) };
+        let facts = self.facts(file)?;
+        let ours: Vec<String> = operator
+            .tensors
+            .iter()
+            .filter(|tensor| tensor.role != proofhouse_schema::catalog::Role::Out)
+            .map(|tensor| tensor.name.clone())
+            .collect();
+        let theirs: Vec<String> = facts.tensors.keys().cloned().collect();
+        for (our, their) in &file.tensors {
+            self.check_names("input tensor of this operator", std::slice::from_ref(our), &ours);
+            self.check_names("tensor of this file", std::slice::from_ref(their), &theirs);
+        }
+        let path = file.path.value.clone();
+        let stem = path.rsplit('/').next().unwrap_or(&path).trim_end_matches(".safetensors");
+        let named: Vec<String> =
+            file.tensors.iter().map(|(o, t)| format!("{}={}", o.value, t.value)).collect();
+        let word = format!("{stem}:{}", named.join(","));
+        let tensors =
+            file.tensors.iter().map(|(o, t)| (o.value.clone(), t.value.clone())).collect();
+        let seed = Wide(cells.seed);
+        Some(vec![(word, Inputs::File { path, sha256: facts.sha256, tensors, seed })])
+    }
+
+    /// One axis per parameter, in the catalog's order; what nothing sets keeps its default.
+    fn params(
+        &mut self,
+        operator: &Operator,
+        own: &[(Sited<String>, Axis<ParamValue>)],
+    ) -> Vec<(String, Vec<ParamValue>)> {
+        let names: Vec<String> = operator.params.iter().map(|param| param.name.clone()).collect();
+        let spec = self.spec;
+        let written: Vec<Sited<String>> = own.iter().map(|(name, _)| name.clone()).collect();
+        self.check_names("parameter of this operator", &written, &names);
+        let mut axes = Vec::new();
+        for param in &operator.params {
+            let axis: Vec<Sited<ParamValue>> =
+                match own.iter().find(|(name, _)| name.value == param.name) {
+                    Some((_, axis)) => axis.values.clone(),
+                    None => spec
+                        .params
+                        .iter()
+                        .filter(|(name, _)| name.value == param.name)
+                        .map(|(_, value)| value.clone())
+                        .collect(),
+                };
+            let own_axis = own.iter().any(|(name, _)| name.value == param.name);
+            let mut values: Vec<ParamValue> = if own_axis {
+                axis.iter().filter_map(|v| self.param(&param.name, param.kind, v)).collect()
+            } else {
+                axis.iter().filter_map(|v| typed(param.kind, v.value)).collect()
+            };
+            if axis.is_empty() {
+                values.push(typed(param.kind, param.default).unwrap_or(param.default));
+            }
+            axes.push((param.name.clone(), values));
+        }
+        axes
+    }
+
+    fn check_shared_params(&mut self, operator: &Operator) {
+        let spec = self.spec;
+        let names: Vec<String> = operator.params.iter().map(|param| param.name.clone()).collect();
+        let shared: Vec<Sited<String>> = spec.params.iter().map(|(name, _)| name.clone()).collect();
+        self.check_names("parameter of this operator", &shared, &names);
+        for (name, value) in &spec.params {
+            if let Some(param) = operator.params.iter().find(|param| param.name == name.value) {
+                self.param(&param.name, param.kind, value);
+            }
+        }
+    }
+
+    fn param(
+        &mut self,
+        name: &str,
+        kind: ParamKind,
+        found: &Sited<ParamValue>,
+    ) -> Option<ParamValue> {
+        let value = typed(kind, found.value);
+        if value.is_none() {
+            let accepted = match kind {
+                ParamKind::Float => "a number",
+                ParamKind::Integer => "a whole number",
+                ParamKind::Boolean => "true or false",
+            };
+            let fault = Fault::WrongType {
+                key: name.to_owned(),
+                found: found.value.to_string(),
+                accepted: accepted.to_owned(),
+            };
+            self.sink.push(found.span.clone(), fault);
+        }
+        value
+    }
+
+    fn expand_refusals(
+        &mut self,
+        operator: &Operator,
+        refusals: &RefusalsSpec,
+        drafts: &mut Vec<Draft>,
+    ) {
+        let profiles = self.check_profiles(refusals.profiles.as_deref());
+        self.check_dtypes(refusals.dtypes.as_deref().unwrap_or_default(), operator);
+        let names: Vec<String> = operator.dims.iter().map(|dim| dim.name.clone()).collect();
+        let written: Vec<Sited<String>> = refusals.dims.iter().map(|(n, _)| n.clone()).collect();
+        self.check_names("dimension of this operator", &written, &names);
+        let dims: BTreeMap<String, u64> =
+            refusals.dims.iter().map(|(name, extent)| (name.value.clone(), extent.value)).collect();
+        let missing: Vec<String> =
+            names.iter().filter(|n| !dims.contains_key(*n)).cloned().collect();
+        if !missing.is_empty() {
+            let fault = Fault::MissingNames { what: "extent of the dimension", names: missing };
+            self.sink.push(refusals.span.clone(), fault);
+            return;
+        }
+        if operator.refusals.is_empty() {
+            let accepted = "the catalog lists no invalid input of this operator".to_owned();
+            self.sink.push(refusals.span.clone(), Fault::Empty { what: "refusals", accepted });
+        }
+        let params = self.params(operator, &[]);
+        let dtypes: Vec<Dtype> = match &refusals.dtypes {
+            Some(dtypes) => dtypes.iter().map(|dtype| dtype.value).collect(),
+            None => operator.dtypes.first().copied().into_iter().collect(),
+        };
+        let shapes: Vec<(String, Vec<u64>)> =
+            names.iter().map(|name| (name.clone(), vec![dims[name]])).collect();
+        for refusal in &operator.refusals {
+            let seeded = Inputs::Seeded { values: DEFAULT_VALUES.into(), seed: Wide(DEFAULT_SEED) };
+            let axes = Axes {
+                name: &self.spec.operator.value,
+                operator,
+                shapes: shapes.clone(),
+                params: params.clone(),
+                dtypes: dtypes.clone(),
+                layouts: vec![Sited::new(DEFAULT_LAYOUT.to_owned(), 0..0)],
+                inputs: vec![(format!("refusal={}", refusal.name), seeded)],
+                seed: DEFAULT_SEED,
+            };
+            axes.product(|key, case| {
+                let expect = Expect::Refusal {
+                    name: refusal.name.clone(),
+                    kind: refusal.kind.clone(),
+                    argument: refusal.argument.clone(),
+                };
+                let case = CaseSpec { expect, ..case };
+                let (profiles, span) = (profiles.clone(), refusals.span.clone());
+                drafts.push(Draft { key, case, profiles, span });
+            });
+        }
+    }
+
+    fn refuse_duplicates(&mut self, drafts: &[Draft]) {
+        let mut seen: HashMap<&str, Vec<&Draft>> = HashMap::with_capacity(drafts.len());
+        let profiles: Vec<&ProfileId> = self.bindings.profiles.keys().collect();
+        for draft in drafts {
+            let before = seen.entry(draft.key.as_str()).or_default();
+            let clash = before.iter().find(|other| {
+                profiles.iter().any(|id| other.in_profile(id) && draft.in_profile(id))
+            });
+            if let Some(other) = clash {
+                let related = (other.span.clone(), "declared first here".to_owned());
+                let fault = Fault::DuplicateCell { key: draft.key.clone() };
+                self.sink.push_related(draft.span.clone(), fault, related);
+            }
+            before.push(draft);
+        }
+    }
+
+    /// The reason for which each draft is excluded, if it is.
+    fn exclusions(&mut self, operator: &Operator, drafts: &[Draft]) -> Vec<Option<String>> {
+        let mut reasons = vec![None; drafts.len()];
+        let spec = self.spec;
+        for exclude in &spec.exclude {
+            self.check_exclusion(operator, exclude);
+            let mut used = false;
+            for (draft, reason) in drafts.iter().zip(&mut reasons) {
+                if matches(exclude, &draft.case) {
+                    used = true;
+                    reason.get_or_insert_with(|| exclude.reason.clone());
+                }
+            }
+            if !used {
+                self.sink.push(exclude.span.clone(), Fault::IdleExclusion);
+            }
+        }
+        reasons
+    }
+
+    fn check_exclusion(&mut self, operator: &Operator, exclude: &ExcludeSpec) {
+        let axis =
+            |axis: &Option<Axis<String>>| axis.as_ref().map_or(Vec::new(), |a| a.values.clone());
+        let refusals: Vec<String> = operator.refusals.iter().map(|r| r.name.clone()).collect();
+        let dims: Vec<String> = operator.dims.iter().map(|dim| dim.name.clone()).collect();
+        let written: Vec<Sited<String>> =
+            exclude.dims.iter().map(|(name, _)| name.clone()).collect();
+        self.check_names("dimension of this operator", &written, &dims);
+        self.check_dtypes(exclude.dtype.as_deref().unwrap_or_default(), operator);
+        self.check_names("layout of this operator", &axis(&exclude.layout), &operator.layouts);
+        self.check_names("value class of this operator", &axis(&exclude.values), &operator.values);
+        self.check_names("refusal of this operator", &axis(&exclude.refusal), &refusals);
+    }
+}
+
+fn matches(exclude: &ExcludeSpec, case: &CaseSpec) -> bool {
+    let has = |axis: &Option<Axis<String>>, found: Option<&str>| {
+        axis.as_ref().is_none_or(|a| a.values.iter().any(|v| Some(v.value.as_str()) == found))
+    };
+    let refusal = match &case.expect {
+        Expect::Refusal { name, .. } => Some(name.as_str()),
+        Expect::Outputs => None,
+    };
+    let values = match (&case.inputs, refusal) {
+        (Inputs::Seeded { values, .. }, None) => Some(values.as_str()),
+        _ => None,
+    };
+    has(&exclude.layout, Some(&case.layout))
+        && has(&exclude.values, values)
+        && has(&exclude.refusal, refusal)
+        && exclude.dtype.as_ref().is_none_or(|list| list.iter().any(|d| d.value == case.dtype))
+        && exclude.dims.iter().all(|(name, axis)| {
+            axis.values.iter().any(|v| case.dims.get(&name.value) == Some(&v.value))
+        })
+}
+
+fn plain(axis: Option<&Axis<String>>, default: &str, span: &Range<usize>) -> Vec<Sited<String>> {
+    match axis {
+        Some(axis) => axis.values.clone(),
+        None => vec![Sited::new(default.to_owned(), span.clone())],
+    }
+}
+
+/// A parameter's value in its declared type.
+fn typed(kind: ParamKind, value: ParamValue) -> Option<ParamValue> {
+    match kind {
+        ParamKind::Float => value.as_f64().map(ParamValue::Float),
+        ParamKind::Integer => value.as_i64().map(ParamValue::Integer),
+        ParamKind::Boolean => value.as_bool().map(ParamValue::Boolean),
+    }
+}
+
+impl<T: std::fmt::Display> Sited<T> {
+    fn clone_text(&self) -> Sited<String> {
+        Sited::new(self.value.to_string(), self.span.clone())
+    }
+}
+
+/// The axes of a set of cells.
+struct Axes<'a> {
+    name: &'a OperatorName,
+    operator: &'a Operator,
+    shapes: Vec<(String, Vec<u64>)>,
+    params: Vec<(String, Vec<ParamValue>)>,
+    dtypes: Vec<Dtype>,
+    layouts: Vec<Sited<String>>,
+    inputs: Vec<(String, Inputs)>,
+    seed: u64,
+}
+
+impl Axes<'_> {
+    /// Every combination, the first dimension slowest, with its key.
+    fn product(&self, mut each: impl FnMut(String, CaseSpec)) {
+        let shapes = combinations(&self.shapes);
+        let params = combinations(&self.params);
+        for shape in &shapes {
+            let shape_words: Vec<String> =
+                shape.iter().map(|(name, extent)| format!("{name}={extent}")).collect();
+            for param in &params {
+                let mut head = shape_words.join(" ");
+                for (value, declared) in param.iter().zip(&self.operator.params) {
+                    if typed(declared.kind, declared.default) != Some(value.1) {
+                        head.push_str(&format!(" {}={}", value.0, value.1));
+                    }
+                }
+                self.inner(&head, shape, param, &mut each);
+            }
+        }
+    }
+
+    fn inner(
+        &self,
+        head: &str,
+        shape: &[(String, u64)],
+        param: &[(String, ParamValue)],
+        each: &mut impl FnMut(String, CaseSpec),
+    ) {
+        for dtype in &self.dtypes {
+            for layout in &self.layouts {
+                for (word, inputs) in &self.inputs {
+                    let mut key = format!("{head} {dtype} {} {word}", layout.value);
+                    if self.seed != DEFAULT_SEED {
+                        key.push_str(&format!(" seed={}", self.seed));
+                    }
+                    let case = CaseSpec {
+                        operator: self.name.clone(),
+                        dims: shape.iter().cloned().collect(),
+                        dtype: *dtype,
+                        layout: layout.value.clone(),
+                        params: param.iter().cloned().collect(),
+                        inputs: inputs.clone(),
+                        expect: Expect::Outputs,
+                    };
+                    each(key, case);
+                }
+            }
+        }
+    }
+}
+
+/// The product of named axes, the first slowest.
+fn combinations<T: Clone>(axes: &[(String, Vec<T>)]) -> Vec<Vec<(String, T)>> {
+    axes.iter().fold(vec![Vec::new()], |heads, (name, values)| {
+        heads
+            .iter()
+            .flat_map(|head| {
+                values.iter().map(move |value| {
+                    let mut row = head.clone();
+                    row.push((name.clone(), value.clone()));
+                    row
+                })
+            })
+            .collect()
+    })
+}
