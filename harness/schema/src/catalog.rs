@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
 use crate::ids::OperatorName;
+use crate::real::Real;
 
 /// The catalog of operators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,8 +92,28 @@ pub enum ParamValue {
     Boolean(bool),
     /// A whole number.
     Integer(i64),
-    /// A double (canonical JSON writes 1.0 as 1, so readers take an integer for a float).
-    Float(f64),
+    /// A double (canonical JSON writes 1.0 as 1, so readers take an integer for a float). NaN and ±inf, which only
+    /// refusal cases have, take [`Real`]'s tagged form.
+    Float(
+        #[serde(with = "tagged")]
+        #[schemars(with = "Real")]
+        f64,
+    ),
+}
+
+/// A double that is written as [`Real`].
+mod tagged {
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    use crate::real::Real;
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        Real(*value).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Real::deserialize(deserializer).map(|real| real.0)
+    }
 }
 
 impl ParamValue {
@@ -159,6 +180,9 @@ pub struct Tensor {
     pub dtype: Option<Dtype>,
     /// Each extent: a sum of products of dims and constants, e.g. `hidden`, `2*width`, `k+1`, `1`.
     pub shape: Vec<String>,
+    /// The boolean parameter that must be true for the tensor to be part of a call; none where it always is.
+    #[serde(default)]
+    pub present_when: Option<String>,
     /// How many times its bytes must be read by any implementation (the byte model).
     pub reads: f64,
     /// How many times its bytes must be written.
@@ -191,4 +215,26 @@ pub struct Refusal {
     pub argument: String,
     /// Whether it can only be seen on the values (checked mode).
     pub device_value: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_keep_their_type_and_nan_has_a_form() {
+        let text = |value: ParamValue| serde_json::to_string(&value).unwrap();
+        for (value, written) in [
+            (ParamValue::Boolean(true), "true"),
+            (ParamValue::Integer(-3), "-3"),
+            (ParamValue::Float(1e-6), "1e-6"),
+            (ParamValue::Float(f64::INFINITY), r#"{"real":"inf"}"#),
+        ] {
+            assert_eq!(text(value), written);
+            assert_eq!(serde_json::from_str::<ParamValue>(written).unwrap(), value);
+        }
+        assert_eq!(text(ParamValue::Float(f64::NAN)), r#"{"real":"nan"}"#);
+        let nan: ParamValue = serde_json::from_str(r#"{"real":"nan"}"#).unwrap();
+        assert!(matches!(nan, ParamValue::Float(value) if value.is_nan()));
+    }
 }

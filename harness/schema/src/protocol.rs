@@ -201,7 +201,7 @@ pub struct TensorRef {
     pub shape: Vec<u64>,
     /// Elements between neighbors along each axis.
     pub strides: Vec<u64>,
-    /// The file, an absolute path.
+    /// The file, an absolute path; empty for a null pointer (refusal cases only).
     pub file: String,
     /// Bytes from the file's start to element 0.
     pub offset: u64,
@@ -371,6 +371,12 @@ pub struct Posed {
     pub case: String,
     /// The tensors as the candidate gets them (a refusal case has its defect in here).
     pub tensors: Vec<TensorRef>,
+    /// The activation dtype as the candidate gets it; none where it is the case's own (a refusal case may change it).
+    #[serde(default)]
+    pub dtype: Option<Dtype>,
+    /// Whether the inputs hold values that checked mode must refuse (a NaN logit): the case is then run unchecked.
+    #[serde(default)]
+    pub device_faults: bool,
     /// Dims as the candidate gets them.
     pub dims: BTreeMap<String, u64>,
     /// Parameters as the candidate gets them.
