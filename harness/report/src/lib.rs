@@ -1,1 +1,19 @@
-//! Rows in, bytes out: HTML, Markdown, SVG, JUnit.
+//! Rows in, bytes out: HTML, Markdown, SVG and JUnit from the same rows.
+//!
+//! This crate reads nothing and writes nothing; it draws a [`ReportModel`] and says in every output which evidence
+//! it was made from.
+//!
+//! [`ReportModel`]: proofhouse_schema::report::ReportModel
+
+mod html;
+mod junit;
+mod markdown;
+mod plot;
+mod tally;
+mod words;
+
+pub use html::html;
+pub use junit::junit;
+pub use markdown::markdown;
+pub use plot::{PlotError, forest, intervals, matrix, scatter};
+pub use tally::{GateTally, Tally};

@@ -1,0 +1,83 @@
+//! All cells, and the facts of one.
+
+use maud::{Markup, html as page};
+use proofhouse_schema::report::{CellRow, ReportModel};
+
+use super::word;
+use crate::words;
+
+/// The table of all cells, with a box to search in.
+pub(super) fn section(model: &ReportModel) -> Markup {
+    page! {
+        section #cells {
+            h2 { "All cells" }
+            p.filter {
+                label for="filter" { "Show cells with all of these words" } br;
+                input #filter type="search" placeholder="rms_norm BF16 fail" autocomplete="off";
+                " " span #shown aria-live="polite" {} " cells"
+            }
+            div.scroll tabindex="0" role="region" aria-label="all cells" {
+                table {
+                    thead { tr {
+                        th { "verdict" } th { "gate" } th { "cell" } th { "candidate" } th { "seen" } th.wide-only { "evidence" }
+                    } }
+                    tbody {
+                        @for cell in &model.cells {
+                            tr data-text=(search_text(cell)) {
+                                td { (word(cell.verdict)) }
+                                td { (cell.gate) }
+                                td { (cell.cell) }
+                                td { (cell.provider) }
+                                td { (seen(cell)) }
+                                td.wide-only { code title=(cell.evidence) { (cell.evidence.short()) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn search_text(cell: &CellRow) -> String {
+    let kind = if cell.required { "required" } else { "informative" };
+    format!(
+        "{} {} {} {} {} {kind}",
+        cell.verdict, cell.gate, cell.cell, cell.provider, cell.evidence
+    )
+    .to_lowercase()
+}
+
+/// What was seen in a cell, in a few words.
+fn seen(cell: &CellRow) -> Markup {
+    page! {
+        @if let Some(ulp) = cell.max_ulp { "max " (format!("{ulp:.2}")) " ulp" }
+        @for (index, comparison) in cell.comparisons.iter().enumerate() {
+            @if index > 0 { br; }
+            (comparison.speed) " " (words::ratio(comparison)) " against " (comparison.baseline)
+        }
+        @if cell.max_ulp.is_none() && cell.comparisons.is_empty() {
+            @if let Some(reason) = cell.reasons.first() { (reason.detail) }
+        }
+    }
+}
+
+/// Why a cell has its verdict.
+pub(super) fn reasons(cell: &CellRow) -> Markup {
+    page! {
+        ul { @for reason in &cell.reasons { li { code { (reason.code) } " " (reason.detail) } } }
+        @if cell.reasons.is_empty() { p.faint { "The verdict has no reason recorded." } }
+    }
+}
+
+/// Where a cell comes from and how to run it again.
+pub(super) fn facts(cell: &CellRow) -> Markup {
+    page! {
+        dl {
+            dt { "grade" } dd { (cell.grade.as_str()) }
+            @if let Some(contract) = &cell.contract { dt { "timing contract" } dd { (contract) } }
+            dt { "evidence" } dd { code { (cell.file) } }
+            dt { "run again" } dd { code { (words::command(&cell.reproduce)) } }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Speed: one forest plot per operator, then every cell with its times and samples.
+
+use maud::{Markup, PreEscaped, html as page};
+use proofhouse_schema::gate::GateKind;
+use proofhouse_schema::report::{CellRow, ReportModel};
+
+use super::{by_operator, cells, word};
+use crate::plot::{self, PlotError};
+use crate::words;
+
+pub(super) fn section(model: &ReportModel) -> Result<Markup, PlotError> {
+    let mut operators = Vec::new();
+    for (operator, cells) in by_operator(model, GateKind::Baseline) {
+        let forest = plot::forest(&operator, &cells)?;
+        let details = cells.iter().map(|c| cell(c)).collect::<Result<Vec<_>, _>>()?;
+        operators.push((operator, forest, details));
+    }
+    Ok(page! {
+        section #speed {
+            h2 { "Speed against named baselines" }
+            p.faint {
+                "Each line: baseline time over candidate time with its 95 % interval, paired within blocks. The gray band is the margin: "
+                "an interval inside it is a tie. One replicate can only say lead, even or trail; win, parity and loss need three fresh processes."
+            }
+            @for (operator, forest, details) in &operators {
+                h3 { (operator) }
+                div.plot.wide tabindex="0" role="region" aria-label={ "ratios of " (operator) } { (PreEscaped(forest)) }
+                @for detail in details { (detail) }
+            }
+            @if operators.is_empty() { p { "No timed cell." } }
+        }
+    })
+}
+
+fn cell(cell: &CellRow) -> Result<Markup, PlotError> {
+    let intervals = plot::intervals(cell)?;
+    let scatter = plot::scatter(cell)?;
+    Ok(page! {
+        details {
+            summary {
+                (word(cell.verdict))
+                span { (cell.shape) " " (cell.dtype) }
+                @for comparison in &cell.comparisons {
+                    span.faint { (comparison.speed) " " (words::ratio(comparison)) " / " (comparison.baseline) }
+                }
+            }
+            div {
+                (times(cell))
+                div.plot { (PreEscaped(&intervals)) }
+                h3 { "Samples, in the order they were taken" }
+                div.plot { (PreEscaped(&scatter)) }
+                (comparisons(cell))
+                (cells::reasons(cell))
+                (cells::facts(cell))
+            }
+        }
+    })
+}
+
+fn times(cell: &CellRow) -> Markup {
+    let bytes = cell.traffic.map(|(read, written)| (read.0 + written.0) as f64);
+    page! {
+        div.scroll tabindex="0" role="region" aria-label="times" {
+            table {
+                thead { tr {
+                    th { "provider" } th { "median" } th { "10th to 90th percentile" } th { "samples" } th { "moved" }
+                } }
+                tbody {
+                    @for (provider, s) in &cell.times {
+                        tr {
+                            td { (provider) @if *provider == cell.provider { " (candidate)" } }
+                            td.number { (words::time(s.p50_ns.0)) }
+                            td.number { (words::time(s.p10_ns.0)) " to " (words::time(s.p90_ns.0)) }
+                            td.number { (s.count) }
+                            td.number {
+                                @match bytes {
+                                    Some(bytes) => { (format!("{:.1} GB/s", bytes / s.p50_ns.0)) }
+                                    None => { "not declared" }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn comparisons(cell: &CellRow) -> Markup {
+    page! {
+        dl {
+            @for c in &cell.comparisons {
+                dt { (c.candidate) " / " (c.baseline) " " (c.baseline_version) }
+                dd {
+                    (c.speed) " " (words::ratio(c)) ", margin " (format!("{:.1} %", c.margin * 100.0))
+                    @if let Some(e) = &c.estimate {
+                        ", replicates " (e.replicates.iter().map(|r| format!("{:.3}", r.0)).collect::<Vec<_>>().join(", "))
+                        @if let Some(o) = &e.order_effect {
+                            ", order effect " (format!("{:.3} [{:.3}, {:.3}]", o.effect.0, o.low.0, o.high.0))
+                        }
+                    }
+                    @for reason in &c.reasons { br; span.faint { (reason.detail) } }
+                }
+            }
+        }
+    }
+}

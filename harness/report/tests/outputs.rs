@@ -1,0 +1,112 @@
+//! Every output says what the rows say, and nothing that the rows do not.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod model;
+
+use model::model;
+use proofhouse_report::{GateTally, Tally, html, junit, markdown};
+use proofhouse_schema::verdict::Verdict;
+
+#[test]
+fn no_cell_is_never_green() {
+    let empty = model(0, 0);
+    assert_eq!(Tally::of(&empty.cells).worst(), Verdict::NotRun);
+    let page = html(&empty).unwrap();
+    assert!(page.contains("this report proves nothing"), "{page}");
+}
+
+#[test]
+fn the_worst_verdict_of_a_gate_wins() {
+    for gate in GateTally::all(&model(8, 1)) {
+        let expected = if gate.tally.total() > 3 { Verdict::Fail } else { Verdict::Pass };
+        assert_eq!(gate.tally.worst(), expected, "{}", gate.gate);
+    }
+}
+
+#[test]
+fn the_page_names_the_evidence_of_every_cell() {
+    let model = model(8, 7);
+    let page = html(&model).unwrap();
+    for cell in &model.cells {
+        assert!(page.contains(cell.evidence.as_str()), "{}", cell.cell);
+    }
+}
+
+#[test]
+fn the_page_escapes_what_it_is_given() {
+    let mut model = model(8, 1);
+    model.cells[0].cell = "<script>alert(1)</script>".to_owned();
+    model.cells[0].reasons[..].iter_mut().for_each(|r| r.detail = "</style><b>".to_owned());
+    let page = html(&model).unwrap();
+    assert!(!page.contains("<script>alert") && !page.contains("</style><b>"));
+}
+
+#[test]
+fn the_page_asks_for_nothing_from_the_network() {
+    let page = html(&model(8, 7)).unwrap();
+    for needle in ["src=", "href=\"http", "url(", "@import"] {
+        assert!(!page.contains(needle), "{needle}");
+    }
+}
+
+#[test]
+fn every_plot_is_well_formed_and_named() {
+    let page = html(&model(8, 7)).unwrap();
+    let mut rest = page.as_str();
+    let mut plots = 0;
+    while let Some(at) = rest.find("<svg ") {
+        let end = rest[at..].find("</svg>").unwrap() + at + 6;
+        let svg = &rest[at..end];
+        let tree = roxmltree::Document::parse(svg).unwrap();
+        assert!(tree.root_element().attribute("aria-label").is_some());
+        assert!(!svg.contains("NaN"), "{svg}");
+        plots += 1;
+        rest = &rest[end..];
+    }
+    assert_eq!(plots, 3 + 3 + 2 * 3 * 3 * 7);
+}
+
+#[test]
+fn junit_counts_what_did_not_pass_and_never_passes_it() {
+    let model = model(8, 7);
+    let xml = String::from_utf8(junit(&model).unwrap()).unwrap();
+    let tree = roxmltree::Document::parse(&xml).unwrap();
+    let root = tree.root_element();
+    let count = |name: &str| root.attribute(name).unwrap().parse::<usize>().unwrap();
+    assert_eq!(count("tests"), model.cells.len());
+    let passed =
+        root.descendants().filter(|n| n.has_tag_name("testcase") && !n.has_children()).count();
+    assert_eq!(passed, Tally::of(&model.cells).count(Verdict::Pass));
+    assert_eq!(count("tests") - passed, count("failures") + count("errors") + count("skipped"));
+    assert!(count("failures") > 0 && count("errors") > 0 && count("skipped") > 0);
+}
+
+#[test]
+fn junit_survives_control_characters_and_markup() {
+    let mut model = model(8, 1);
+    model.cells.iter_mut().for_each(|c| c.cell = "\u{1b}[31m <&>\"'\u{0}".to_owned());
+    let xml = String::from_utf8(junit(&model).unwrap()).unwrap();
+    roxmltree::Document::parse(&xml).unwrap();
+}
+
+#[test]
+fn markdown_tables_keep_their_columns() {
+    let mut model = model(8, 7);
+    model.title = "a | b".to_owned();
+    let text = markdown(&model);
+    let rows: Vec<_> = text.lines().filter(|l| l.starts_with('|')).collect();
+    assert!(rows.len() > 60);
+    let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+    for pair in rows.windows(2) {
+        let boundary = pair[1].starts_with("| operator");
+        assert!(boundary || columns(pair[0]) == columns(pair[1]), "{pair:?}");
+    }
+    assert!(text.contains("a \\| b"));
+}
+
+#[test]
+fn markdown_lists_at_most_fifty_and_says_how_many_more() {
+    let text = markdown(&model(40, 0));
+    assert!(text.contains("more\n"));
+}
