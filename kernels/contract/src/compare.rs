@@ -195,7 +195,7 @@ impl Class {
 }
 
 /// Everything a judge may look at.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Judging<'a> {
     /// The call.
     pub call: &'a Call,
@@ -297,7 +297,8 @@ impl<'a> Judging<'a> {
         }
     }
 
-    fn compare_bits(&self, name: &'static str) -> Result<Comparison, ContractError> {
+    /// Compares one tensor bit for bit.
+    pub(crate) fn compare_bits(&self, name: &'static str) -> Result<Comparison, ContractError> {
         let (expected, candidate) = (self.expected(name)?.view(), self.candidate(name)?);
         self.compare(name, |row, column, _| {
             expected.bits(row, column) == candidate.bits(row, column)

@@ -8,6 +8,9 @@ use crate::error::{ContractError, ErrorKind};
 use crate::spec::ParamValue;
 use crate::tensor::{OwnedTensor, TensorLayout};
 
+/// Where [`Mutation::ParamAboveDim`] leaves its dimension at most.
+const SMALL_DIM: u64 = 16;
+
 /// One invalid variant of a valid call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
@@ -39,6 +42,14 @@ pub enum Mutation {
         name: &'static str,
         /// Its new value.
         value: ParamValue,
+    },
+    /// Sets an integer parameter to one more than a dimension, after making that dimension small enough for
+    /// the parameter's own range to hold it.
+    ParamAboveDim {
+        /// The parameter.
+        name: &'static str,
+        /// The dimension.
+        dim: &'static str,
     },
     /// Sets the dtype of one tensor.
     TensorDtype {
@@ -161,6 +172,12 @@ impl Refusal {
             }
             Mutation::Param { name, value } => {
                 plan.call.params.insert((*name).to_owned(), *value);
+                reshape(plan);
+            }
+            Mutation::ParamAboveDim { name, dim } => {
+                let size = plan.call.dims.get(*dim).copied().unwrap_or(0).min(SMALL_DIM);
+                plan.call.dims.insert((*dim).to_owned(), size);
+                plan.call.params.insert((*name).to_owned(), ParamValue::Int(size as i64 + 1));
                 reshape(plan);
             }
             Mutation::Value { .. } => {}

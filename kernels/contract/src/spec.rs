@@ -32,8 +32,8 @@ pub struct OperatorSpec {
     pub nan: NanRule,
     /// What is promised from run to run and from batch to batch.
     pub determinism: Determinism,
-    /// Refusals that belong to this operator alone; [`OperatorSpec::refusals`] adds those common to all.
-    pub own_refusals: &'static [Refusal],
+    /// Refusals beyond those that follow from the spec, in groups; [`OperatorSpec::refusals`] joins them all.
+    pub own_refusals: &'static [&'static [Refusal]],
     pub(crate) constraints: fn(&Call) -> Result<(), ContractError>,
     pub(crate) oracle: fn(&mut Operands<'_, '_>) -> Result<(), ContractError>,
     pub(crate) tolerance: fn(&Call, &TensorSpec) -> Tolerance,
@@ -73,8 +73,14 @@ impl OperatorSpec {
     #[must_use]
     pub fn refusals(&self, call: &Call) -> Vec<Refusal> {
         let mut refusals = crate::refusal::common(call);
-        refusals
-            .extend(self.own_refusals.iter().filter(|refusal| refusal.applies_to(call)).cloned());
+        refusals.extend(
+            self.own_refusals
+                .iter()
+                .copied()
+                .flatten()
+                .filter(|refusal| refusal.applies_to(call))
+                .cloned(),
+        );
         refusals
     }
 }
@@ -231,6 +237,8 @@ pub enum HugeLimit {
     /// So far that the sum of a row's squares still fits F32; rows beyond that are outside the contract,
     /// because device arithmetic accumulates in F32.
     SquareSum,
+    /// Half as far as [`HugeLimit::SquareSum`]: for tensors that are added before they are squared.
+    HalvedSquareSum,
 }
 
 /// Where a tensor's contents before the call come from.
@@ -275,6 +283,64 @@ pub struct TensorSpec {
     pub reads: u64,
     /// How often an ideal implementation writes it to memory.
     pub writes: u64,
+}
+
+impl TensorSpec {
+    /// A tensor that is read once; rows may be strided when it has more than one axis.
+    pub(crate) const fn input(
+        name: &'static str,
+        meaning: &'static str,
+        dtype: DtypeRule,
+        shape: &'static [Extent],
+        source: Source,
+    ) -> Self {
+        let strided = shape.len() > 1;
+        let (role, present_when) = (Role::In, None);
+        Self {
+            name,
+            meaning,
+            role,
+            dtype,
+            shape,
+            strided,
+            source,
+            present_when,
+            reads: 1,
+            writes: 0,
+        }
+    }
+
+    /// A tensor that is written once.
+    pub(crate) const fn output(
+        name: &'static str,
+        meaning: &'static str,
+        dtype: DtypeRule,
+        shape: &'static [Extent],
+    ) -> Self {
+        let read = Self::input(name, meaning, dtype, shape, Source::Nothing);
+        Self { role: Role::Out, reads: 0, writes: 1, ..read }
+    }
+
+    /// A tensor that is read once and written once.
+    pub(crate) const fn in_out(
+        name: &'static str,
+        meaning: &'static str,
+        dtype: DtypeRule,
+        shape: &'static [Extent],
+        source: Source,
+    ) -> Self {
+        Self { role: Role::InOut, writes: 1, ..Self::input(name, meaning, dtype, shape, source) }
+    }
+
+    /// The same tensor, part of a call only when a switch is on.
+    pub(crate) const fn only_with(self, switch: &'static str) -> Self {
+        Self { present_when: Some(switch), ..self }
+    }
+
+    /// The same tensor, without gaps between its rows.
+    pub(crate) const fn dense(self) -> Self {
+        Self { strided: false, ..self }
+    }
 }
 
 /// What a NaN among the activations means.

@@ -205,13 +205,12 @@ impl Generator {
 
     fn huge_limit(&self) -> f64 {
         let finite = self.dtype.max_finite();
+        let width_bits = 64 - self.width.max(1).leading_zeros();
+        let square_sum = finite.min(2f64.powi((122 - width_bits as i32) / 2));
         match self.huge {
             HugeLimit::Finite => finite,
-            HugeLimit::SquareSum => {
-                let width_bits = 64 - self.width.max(1).leading_zeros();
-                let exponent = (122i32 - width_bits as i32) / 2;
-                finite.min(2f64.powi(exponent))
-            }
+            HugeLimit::SquareSum => square_sum,
+            HugeLimit::HalvedSquareSum => square_sum / 2.0,
         }
     }
 

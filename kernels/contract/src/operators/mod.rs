@@ -2,8 +2,16 @@
 //!
 //! To add an operator, write its file and add its line to [`CATALOG`].
 
+mod add_rms_norm;
+mod greedy_logprob;
+mod logits;
+mod min_p;
 mod norm;
 mod rms_norm;
+mod rms_norm_dynamic_fp8;
+mod selected_logprob_rank;
+mod silu_and_mul;
+mod topk_logprobs;
 
 use crate::call::{Call, Mode, Operands};
 use crate::error::{ContractError, ErrorKind};
@@ -11,7 +19,16 @@ use crate::spec::OperatorSpec;
 use crate::tensor::{TensorMut, TensorView};
 
 /// Every operator of the contract.
-static CATALOG: &[OperatorSpec] = &[rms_norm::SPEC];
+static CATALOG: &[OperatorSpec] = &[
+    rms_norm::SPEC,
+    add_rms_norm::SPEC,
+    rms_norm_dynamic_fp8::SPEC,
+    silu_and_mul::SPEC,
+    greedy_logprob::SPEC,
+    selected_logprob_rank::SPEC,
+    topk_logprobs::SPEC,
+    min_p::SPEC,
+];
 
 /// Every operator of the contract.
 #[must_use]

@@ -5,7 +5,10 @@ use crate::compare::{Rule, Tolerance};
 use crate::dtype::Dtype;
 use crate::error::ErrorKind;
 use crate::refusal::{Mutation, Refusal};
-use crate::spec::{DimSpec, ParamSpec, ParamValue, positive_finite};
+use crate::rounding;
+use crate::spec::{
+    DimSpec, DtypeRule, Extent, ParamSpec, ParamValue, Source, TensorSpec, positive_finite,
+};
 use crate::values::ValueClass;
 
 /// Activation types of the normalizations.
@@ -30,6 +33,18 @@ pub(super) const VALUES: &[ValueClass] = &[
 pub(super) const HIDDEN: DimSpec =
     DimSpec { name: "hidden", meaning: "length of the normalized axis", min: 1 };
 
+/// Shape of activations.
+pub(super) const ROWS_BY_HIDDEN: &[Extent] = &[Extent::Dim("rows"), Extent::Dim("hidden")];
+
+/// The gain.
+pub(super) const GAIN: TensorSpec = TensorSpec::input(
+    "w",
+    "gain of each column",
+    DtypeRule::Activation,
+    &[Extent::Dim("hidden")],
+    Source::Gains,
+);
+
 /// The term under the root.
 pub(super) const EPS: ParamSpec = ParamSpec {
     name: "eps",
@@ -40,7 +55,7 @@ pub(super) const EPS: ParamSpec = ParamSpec {
 };
 
 /// Refusals of a bad epsilon.
-pub(super) const EPS_REFUSALS: [Refusal; 4] = [
+pub(super) const EPS_REFUSALS: &[Refusal] = &[
     eps_refusal(
         std::borrow::Cow::Borrowed("eps-zero"),
         ParamValue::Float(0.0),
@@ -78,6 +93,20 @@ pub(super) fn inverse_root_mean_square(row: &[f64], eps: f64) -> f64 {
     let squares: f64 = row.iter().map(|value| value * value).sum();
     1.0 / (squares / row.len() as f64 + eps).sqrt()
 }
+
+/// `round(x + residual)` of one row, into `row`: a single rounding to the element type.
+pub(super) fn add_residual(dtype: Dtype, row: &mut [f64], residual: &[f64]) {
+    for (value, addend) in row.iter_mut().zip(residual) {
+        *value = rounding::round_to(dtype, *value + addend);
+    }
+}
+
+/// Why residuals are compared by value.
+pub(super) const RESIDUAL_TOLERANCE: Tolerance = Tolerance {
+    rule: Rule::Value,
+    reason: "one addition and one rounding: an F32 sum rounded to F16 or BF16 is the exact sum rounded once, \
+             so there is one right answer",
+};
 
 /// Steps of an F32 result that `hidden` accumulated squares may cost.
 ///

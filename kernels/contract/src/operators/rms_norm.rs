@@ -2,11 +2,10 @@
 
 use crate::call::Operands;
 use crate::error::ContractError;
-use crate::operators::norm;
-use crate::refusal::Refusal;
+use crate::operators::norm::{self, ROWS_BY_HIDDEN};
 use crate::spec::{
-    Determinism, DtypeRule, Extent, HugeLimit, NanRule, OperatorSpec, ROWS, Role, Source,
-    TensorSpec, unconstrained,
+    Determinism, DtypeRule, HugeLimit, NanRule, OperatorSpec, ROWS, Source, TensorSpec,
+    unconstrained,
 };
 
 pub(super) const SPEC: OperatorSpec = OperatorSpec {
@@ -15,55 +14,22 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     dims: &[ROWS, norm::HIDDEN],
     params: &[norm::EPS],
     tensors: &[
-        TensorSpec {
-            name: "x",
-            meaning: "activations",
-            role: Role::In,
-            dtype: DtypeRule::Activation,
-            shape: &[Extent::Dim("rows"), Extent::Dim("hidden")],
-            strided: true,
-            source: Source::Values(HugeLimit::SquareSum),
-            present_when: None,
-            reads: 1,
-            writes: 0,
-        },
-        TensorSpec {
-            name: "w",
-            meaning: "gain of each column",
-            role: Role::In,
-            dtype: DtypeRule::Activation,
-            shape: &[Extent::Dim("hidden")],
-            strided: false,
-            source: Source::Gains,
-            present_when: None,
-            reads: 1,
-            writes: 0,
-        },
-        TensorSpec {
-            name: "y",
-            meaning: "normalized activations",
-            role: Role::Out,
-            dtype: DtypeRule::Activation,
-            shape: &[Extent::Dim("rows"), Extent::Dim("hidden")],
-            strided: true,
-            source: Source::Nothing,
-            present_when: None,
-            reads: 0,
-            writes: 1,
-        },
+        TensorSpec::input("x", "activations", DtypeRule::Activation, ROWS_BY_HIDDEN, ACTIVATIONS),
+        norm::GAIN,
+        TensorSpec::output("y", "normalized activations", DtypeRule::Activation, ROWS_BY_HIDDEN),
     ],
     dtypes: norm::DTYPES,
     values: norm::VALUES,
     nan: NanRule::Propagates,
     determinism: Determinism::FULL,
-    own_refusals: REFUSALS,
+    own_refusals: &[norm::EPS_REFUSALS],
     constraints: unconstrained,
     oracle,
     tolerance: |call, _| norm::normalized_tolerance(call),
     judge: None,
 };
 
-const REFUSALS: &[Refusal] = &norm::EPS_REFUSALS;
+const ACTIVATIONS: Source = Source::Values(HugeLimit::SquareSum);
 
 fn oracle(operands: &mut Operands<'_, '_>) -> Result<(), ContractError> {
     let eps = operands.call.float("eps")?;
