@@ -62,16 +62,20 @@ impl Bound {
     /// Maps the files of a case, lets the provider examine the regions, and binds the case to them.
     pub(crate) fn mapped(worker: &mut dyn Worker, case: &Prepare) -> Result<Self, Decline> {
         let mut files = Files::default();
-        let mut places = Vec::with_capacity(case.tensors.len());
+        let mut numbers = Vec::with_capacity(case.tensors.len());
         let mut regions = Vec::with_capacity(case.tensors.len());
         for tensor in &case.tensors {
             let row_stride = row_stride(case, tensor)?;
-            let (file, range, address) = files.place(case, tensor)?;
+            let (number, address) = files.open(tensor)?;
             regions.push(Region { address, bytes: tensor.span, row_stride });
-            places.push((file, range));
+            numbers.push(number);
         }
         worker.examine(case, &regions)?;
         refuse_null(case)?;
+        let mut places = Vec::with_capacity(numbers.len());
+        for (number, tensor) in numbers.into_iter().zip(&case.tensors) {
+            places.push((number, byte_range(case, tensor, files.maps[number].len())?));
+        }
         refuse_overlap(case, &places)?;
         let bases: Vec<_> = files.maps.iter_mut().map(|map| map.as_mut_ptr()).collect();
         // SAFETY: each range lies inside its mapping (`byte_range`), no two mappings are of one file, and written
@@ -144,14 +148,10 @@ struct Files {
 }
 
 impl Files {
-    /// Maps the tensor's file where that is not done yet; gives its number, the byte range and the address.
-    fn place(
-        &mut self,
-        case: &Prepare,
-        tensor: &TensorRef,
-    ) -> Result<(usize, Range<usize>, u64), Decline> {
+    /// Maps the tensor's file where that is not done yet; gives its number and the tensor's address.
+    fn open(&mut self, tensor: &TensorRef) -> Result<(usize, u64), Decline> {
         if is_null(tensor) {
-            return Ok((usize::MAX, 0..0, 0));
+            return Ok((usize::MAX, 0));
         }
         let path = &tensor.file;
         let failed =
@@ -167,11 +167,8 @@ impl Files {
                 self.ids.len() - 1
             }
         };
-        let map = &self.maps[number];
-        let range = byte_range(case, tensor, map.len())?;
-        // A range inside a mapping has an address.
-        let address = map.as_ptr() as usize as u64 + range.start as u64;
-        Ok((number, range, address))
+        let address = self.maps[number].as_ptr() as usize as u64;
+        Ok((number, address.wrapping_add(tensor.offset)))
     }
 }
 

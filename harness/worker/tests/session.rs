@@ -1,4 +1,5 @@
 //! A worker with toy operators, driven over a real socket: the good path and every way to break it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
