@@ -14,6 +14,8 @@ use crate::tally::{GateTally, Tally};
 use crate::words;
 
 const STYLE: &str = include_str!("style.css");
+/// Cells that did not pass and stand open; the rest folds.
+const SHOWN: usize = 25;
 const FILTER: &str = include_str!("filter.js");
 
 /// Renders the report.
@@ -63,7 +65,7 @@ pub(super) const fn class(verdict: Verdict) -> &'static str {
 
 /// A verdict as a word with its mark.
 pub(super) fn word(verdict: Verdict) -> Markup {
-    page! { span.word class=(class(verdict)) { (words::mark(verdict)) " " (verdict) } }
+    page! { span class={ "word " (class(verdict)) } { (words::mark(verdict)) " " (verdict) } }
 }
 
 fn head(model: &ReportModel) -> Markup {
@@ -75,7 +77,7 @@ fn head(model: &ReportModel) -> Markup {
             p.faint { (model.tool) " · " (model.generated) " · " (all.total()) " cells, " (required.total()) " of them required" }
             ul.chips aria-label="cells by verdict" {
                 @for (verdict, count) in all.present() {
-                    li.chip class=(class(verdict)) { (words::mark(verdict)) " " (count) " " (verdict) }
+                    li class={ "chip " (class(verdict)) } { (words::mark(verdict)) " " (count) " " (verdict) }
                 }
             }
             @if required.total() == 0 {
@@ -99,22 +101,33 @@ fn not_passed(model: &ReportModel) -> Markup {
     let mut cells: Vec<&CellRow> =
         model.cells.iter().filter(|c| c.verdict != Verdict::Pass).collect();
     cells.sort_by_key(|c| (!c.required, c.verdict.exit()));
+    let (first, rest) = cells.split_at(cells.len().min(SHOWN));
     page! {
         section #not-passed {
             h2 { "Not passed" }
             @if cells.is_empty() {
                 p { "Every cell passed." }
             }
-            @for cell in &cells {
+            @for cell in first { (entry(cell)) }
+            @if !rest.is_empty() {
                 details {
-                    summary {
-                        (word(cell.verdict))
-                        span { (cell.gate) }
-                        span.faint { (cell.cell) " · " (cell.provider) @if !cell.required { " · informative" } }
-                    }
-                    div { (cells::reasons(cell)) (cells::facts(cell)) }
+                    summary { (rest.len()) " more" }
+                    div { @for cell in rest { (entry(cell)) } }
                 }
             }
+        }
+    }
+}
+
+fn entry(cell: &CellRow) -> Markup {
+    page! {
+        details {
+            summary {
+                (word(cell.verdict))
+                span { (cell.gate) }
+                span.faint { (cell.cell) " · " (cell.provider) @if !cell.required { " · informative" } }
+            }
+            div { (cells::reasons(cell)) (cells::facts(cell)) }
         }
     }
 }

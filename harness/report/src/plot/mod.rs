@@ -47,9 +47,9 @@ fn draw(
     Ok(palette::dress(&text, label))
 }
 
-/// Text of a size in a color of the palette.
+/// Text of a size in pixels in a color of the palette. Plotters' size is the height of a line, which is 1.24 times that.
 fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&color)
+    ("sans-serif", f64::from(size) * 1.24).into_font().color(&color)
 }
 
 /// The least and the largest of finite values, widened a little; a default where there are none.
