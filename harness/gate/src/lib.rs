@@ -3,9 +3,13 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`declare`] | reads gates, profiles and providers; binds gates to catalog, providers and a profile |
+//! | [`judge`] | evidence to verdicts, verdicts to totals and exit codes |
+//! | [`stats`] | the statistics of paired speeds |
 //! | [`schemas`] | the JSON Schemas of what people write |
 
 pub mod declare;
+pub mod judge;
 mod schemas;
+pub mod stats;
 
 pub use schemas::schemas;
