@@ -285,9 +285,8 @@ class Measurement:
         turn.slowdown = request.get("slowdown", 0)
         samples = (_Sample * (request["samples"] + self.plan.rewarm_samples))()
         report = ctypes.byref(self.report)
-        before = self.prepared.modules()
         status = _LIBRARY["turn"](self.handle, ctypes.byref(turn), samples, len(samples), report)
-        modules = [before, self.prepared.modules()]
+        modules = [self.report.loaded_code] * 2  # a turn during which it changes is invalid
         if status != _OK:
             return self.untrusted(status, modules)
         kept = samples[: self.report.samples]
