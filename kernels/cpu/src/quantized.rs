@@ -1,0 +1,89 @@
+//! `rms_norm_dynamic_fp8`.
+
+use proofhouse_contract::{TensorMut, TensorView};
+
+use crate::normalized::inverse_root;
+use crate::parallel::over_rows;
+use crate::precise;
+use crate::rows::{Rows, RowsMut};
+use crate::simd::{Target, norm};
+
+/// Largest finite E4M3 value.
+const E4M3_MAX: f32 = 448.0;
+/// Smallest scale.
+const SCALE_MIN: f32 = 1.0 / (448.0 * 512.0);
+
+/// The scale of a row whose largest magnitude is `absmax`.
+pub(crate) fn scale_of(absmax: f32) -> f32 {
+    (absmax / E4M3_MAX).max(SCALE_MIN)
+}
+
+/// Whether the fast quotient is exact for a scale: see [`norm::quantize`].
+fn divides_fast(scale: f32) -> bool {
+    const SIGNIFICAND: u32 = (1 << 23) - 1;
+    scale.is_finite() && scale.to_bits() & SIGNIFICAND != SIGNIFICAND
+}
+
+/// Operands of the operator, accepted.
+pub(crate) struct Operands<'a, 'b, 'c> {
+    /// Activations.
+    pub x: &'a TensorView<'b>,
+    /// Gain.
+    pub w: &'a TensorView<'b>,
+    /// Residual stream, when it is added in front.
+    pub residual: Option<&'a mut TensorMut<'c>>,
+    /// Quantized activations.
+    pub q: &'a mut TensorMut<'c>,
+    /// Scale of each row.
+    pub scale: &'a mut TensorMut<'c>,
+}
+
+/// Normalizes and quantizes.
+pub(crate) fn rms_norm_dynamic_fp8(target: Target, operands: Operands<'_, '_, '_>, eps: f64) {
+    let Operands { x, w, residual, q, scale } = operands;
+    let gain = Rows::of(w).row(0);
+    let row_bytes = 2 * gain.len();
+    let rows = (Rows::of(x), residual.map(RowsMut::of), RowsMut::of(q), RowsMut::elements(scale));
+    let fault: Option<()> =
+        over_rows(rows, row_bytes, &|_, (x, mut residual, mut q, mut scale)| {
+            for index in 0..x.count() {
+                let (row, squares, stride) = match residual.as_mut() {
+                    None => (x.row(index), norm::squares(target, x.row(index)), x.stride()),
+                    Some(residual) => {
+                        let stride = residual.stride();
+                        let sum = residual.row(index);
+                        let squares = norm::add_squares(target, x.row(index), sum);
+                        (&*sum, squares, stride)
+                    }
+                };
+                let source = Source { row, gain, squares, ahead: norm::Ahead::bytes(stride) };
+                let row_scale = quantize_row(target, &source, q.row(index), eps);
+                scale.row(index).copy_from_slice(&row_scale.to_le_bytes());
+            }
+            None
+        });
+    debug_assert!(fault.is_none());
+}
+
+/// What a row is quantized from.
+struct Source<'a> {
+    row: &'a [u8],
+    gain: &'a [u8],
+    squares: f64,
+    ahead: norm::Ahead,
+}
+
+/// Quantizes one row and returns its scale.
+fn quantize_row(target: Target, source: &Source<'_>, q: &mut [u8], eps: f64) -> f32 {
+    let Source { row, gain, squares, ahead } = *source;
+    if let Some(inverse) = inverse_root(squares, q.len(), eps) {
+        let scale = scale_of(norm::absmax(target, row, gain, inverse));
+        if divides_fast(scale) {
+            norm::quantize(target, row, gain, q, norm::Quantizer { inverse, scale }, ahead);
+            return scale;
+        }
+    }
+    let dtype = target.kind.dtype();
+    let inverse = precise::inverse_root_mean_square(dtype, row, eps);
+    precise::quantize(dtype, row, gain, q, inverse)
+}

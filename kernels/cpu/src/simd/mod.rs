@@ -1,0 +1,23 @@
+//! The two lower floors: raw lanes and kernels, and the checked rows over them.
+//!
+//! - `lanes`, `avx512`, `avx2`, `scalar`: vectors of F32 lanes and their loads and stores (unsafe).
+//! - `norm`, `activation`, `logits`: kernels over one row, generic over lanes and element type. Each is private
+//!   and unsafe; beside it stands a safe function that takes slices, checks their lengths and calls it.
+//!
+//! Everything above this module is safe code.
+
+#![allow(unsafe_code)]
+
+pub(crate) mod activation;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod dispatch;
+mod exponential;
+mod lanes;
+pub(crate) mod logits;
+pub(crate) mod norm;
+mod scalar;
+
+pub(crate) use dispatch::{Kind, Target};
