@@ -1,1 +1,32 @@
 //! The DuckDB index over the evidence folder.
+//!
+//! The folder is the truth and this is derived from it: it can be deleted and made again, holds nothing that a
+//! record does not, and changes no record. It answers SQL ([`Store::query`]), gives the rows that reports are
+//! made of ([`Store::report`]), and refuses to put numbers of different timing contracts side by side
+//! ([`Store::compare`], [`Store::history`]).
+//!
+//! Workers and GPU hosts never need it.
+
+mod compare;
+mod error;
+mod format;
+mod ingest;
+mod layout;
+mod query;
+mod records;
+mod rows;
+mod scope;
+mod source;
+mod store;
+pub mod synthetic;
+
+pub use compare::{Change, History, HistoryPoint, SideBySide};
+pub use error::StoreError;
+pub use format::{Format, table};
+pub use ingest::{Ingested, Refused};
+pub use layout::LAYOUT;
+pub use query::{Column, Rows};
+pub use rows::{Heading, Selection};
+pub use scope::contract_words;
+pub use source::{Source, SourceError};
+pub use store::{Access, Store};
