@@ -2,11 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
-use std::error::Error;
 use std::time::Instant;
 
 use proofhouse_store::synthetic::{self, Synthetic};
-use proofhouse_store::{Heading, Selection, Source, Store};
+use proofhouse_store::{Heading, Selection, Source, SourceError, Store};
 
 const QUERIES: [&str; 3] = [
     "SELECT provider, count(*), median(per_call_ns) FROM samples WHERE measured GROUP BY provider",
@@ -14,7 +13,7 @@ const QUERIES: [&str; 3] = [
     "SELECT replicate, block, avg(per_call_ns), stddev(per_call_ns) FROM samples GROUP BY ALL",
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), SourceError> {
     let folder = tempfile::tempdir()?;
     let source = Synthetic { cells: 10_000, samples: 100 };
     let begun = Instant::now();
