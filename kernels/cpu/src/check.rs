@@ -112,13 +112,20 @@ impl<'a> From<&'a TensorMut<'_>> for Operand<'a> {
     }
 }
 
+impl<'a> From<&'a TensorPlan> for Operand<'a> {
+    fn from(plan: &'a TensorPlan) -> Self {
+        Self { layout: &plan.layout, address: plan.address as usize, bytes: plan.bytes as usize }
+    }
+}
+
 impl Operand<'_> {
-    /// Addresses of the first element and behind the last; `None` when the storage is too short.
+    /// Addresses of the first element and behind the last; `None` when the storage is null or too short.
     fn extent(&self) -> Option<(usize, usize)> {
         let end = usize::try_from(self.layout.required_bytes()?).ok()?;
         let start =
             usize::try_from(self.layout.offset).ok()?.checked_mul(self.layout.dtype.size())?;
-        (end <= self.bytes).then(|| (self.address + start.min(end), self.address + end))
+        (end <= self.bytes && self.address != 0)
+            .then(|| (self.address + start.min(end), self.address + end))
     }
 }
 
@@ -137,6 +144,7 @@ pub(crate) fn accept<'a>(
         return Ok(());
     }
     let call = arguments.call()?;
+    call.validate()?;
     plan(&call, inputs, outputs)?.validate()
 }
 

@@ -1,7 +1,8 @@
 //! The operators, safe: every call is accepted by the contract before a kernel sees it.
 
 use proofhouse_contract::{
-    Call, ContractError, ErrorKind, Mode, ParamValue, TensorMut, TensorView, find_operator,
+    Call, CallPlan, ContractError, ErrorKind, Mode, ParamValue, TensorMut, TensorPlan, TensorView,
+    find_operator,
 };
 
 use crate::check::{Operand, Signature, accept};
@@ -73,6 +74,18 @@ impl Cpu {
                 .accepted("F32, F16, BF16")
         })?;
         Ok(Target { path: self.path, kind })
+    }
+
+    /// Refuses what is refused before launch: what [`CallPlan::validate`] refuses.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn refuse(self, plan: &CallPlan) -> Result<(), ContractError> {
+        let tensors = |written: bool| {
+            let of_role = move |tensor: &&TensorPlan| tensor.role.is_written() == written;
+            plan.tensors.iter().filter(of_role).map(Operand::from)
+        };
+        accept(&plan.call, tensors(false), tensors(true))
     }
 
     /// Runs any operator: `inputs` are the read-only tensors and `outputs` the written ones, in calling order.

@@ -175,7 +175,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn store_f16(to: *mut u8, v: __m256) {
         // SAFETY: see above.
-        unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<NEAREST>(v)) }
+        unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
     #[inline(always)]
     unsafe fn store_bf16(to: *mut u8, v: __m256) {
@@ -315,7 +315,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn round_f16(v: __m256) -> __m256 {
         // SAFETY: see above.
-        unsafe { _mm256_cvtph_ps(_mm256_cvtps_ph::<NEAREST>(v)) }
+        unsafe { _mm256_cvtph_ps(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
     #[inline(always)]
     unsafe fn round_bf16(v: __m256) -> __m256 {

@@ -124,7 +124,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn store_f16(to: *mut u8, v: __m512) {
         // SAFETY: see above.
-        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<NEAREST>(v)) }
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
     #[inline(always)]
     unsafe fn store_bf16(to: *mut u8, v: __m512) {
@@ -139,7 +139,13 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn store_f16_part(to: *mut u8, count: usize, v: __m512) {
         // SAFETY: see above.
-        unsafe { _mm256_mask_storeu_epi16(to.cast(), first(count), _mm512_cvtps_ph::<NEAREST>(v)) }
+        unsafe {
+            _mm256_mask_storeu_epi16(
+                to.cast(),
+                first(count),
+                _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn store_bf16_part(to: *mut u8, count: usize, v: __m512) {
@@ -238,7 +244,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn round_f16(v: __m512) -> __m512 {
         // SAFETY: see above.
-        unsafe { _mm512_cvtph_ps(_mm512_cvtps_ph::<NEAREST>(v)) }
+        unsafe { _mm512_cvtph_ps(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
     }
     #[inline(always)]
     unsafe fn round_bf16(v: __m512) -> __m512 {
