@@ -342,12 +342,13 @@ impl CallPlan {
     /// written ones, each in calling order.
     ///
     /// # Errors
-    /// `Missing` or `Unknown` when the number of operands is not the contract's.
+    /// As [`Call::validate`]; then `Missing` or `Unknown` when the number of operands is not the contract's.
     pub fn of_operands(
         call: &Call,
         inputs: &[TensorView<'_>],
         outputs: &[TensorMut<'_>],
     ) -> Result<Self, ContractError> {
+        call.validate()?;
         let mut inputs = inputs.iter();
         let mut outputs = outputs.iter();
         let mut tensors = Vec::new();

@@ -1,5 +1,7 @@
 //! A case: a call, how its tensors lie in memory, and what they hold.
 
+use std::fmt;
+
 use crate::call::{Call, CallPlan};
 use crate::error::{ContractError, ErrorKind};
 use crate::layout::Layout;
@@ -40,5 +42,36 @@ impl Case {
         let plan = self.call.plan(self.layout)?;
         plan.validate()?;
         Ok(plan)
+    }
+}
+
+impl fmt::Display for Case {
+    /// `rms_norm F16 hidden=64 rows=3 eps=0.000001 offset:3 normal seed=7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.call.operator.name, self.call.dtype)?;
+        for (name, size) in &self.call.dims {
+            write!(f, " {name}={size}")?;
+        }
+        for (name, value) in &self.call.params {
+            write!(f, " {name}={value}")?;
+        }
+        write!(f, " {} {} seed={}", self.layout, self.values, self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dtype;
+
+    #[test]
+    fn a_class_outside_the_contract_is_refused() {
+        let call = Call::new("rms_norm", Dtype::F16, &[("rows", 1), ("hidden", 4)], &[]).unwrap();
+        let mut case = Case::new(call);
+        assert!(case.validate().is_ok());
+        case.values = ValueClass::MaskedRows;
+        let error = case.validate().unwrap_err();
+        assert_eq!((error.kind, error.argument.as_ref()), (ErrorKind::Unsupported, "values"));
+        assert_eq!(case.to_string(), "rms_norm F16 hidden=4 rows=1 contiguous masked-rows seed=0");
     }
 }

@@ -7,7 +7,6 @@ use crate::call::{Call, Mode};
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
 use crate::rounding;
-use crate::spec::Role;
 use crate::tensor::{AlignedBytes, OwnedTensor, TensorLayout, TensorMut, TensorView};
 
 /// When an element agrees with the oracle's.
@@ -387,10 +386,4 @@ fn same_geometry(judging: &Judging<'_>, name: &'static str) -> Result<(), Contra
             .accepted(format_args!("at least {required} bytes")));
     }
     Ok(())
-}
-
-/// Whether contents before the call matter for a written tensor.
-#[must_use]
-pub const fn needs_initial(role: Role) -> bool {
-    matches!(role, Role::InOut)
 }
