@@ -9,7 +9,7 @@ const LOG2_E_REST: f32 = 1.925_963e-8;
 /// Minimax polynomial of `2^r` on [-1/2, 1/2], relative error 1.9e-9 before its coefficients are F32.
 const POLYNOMIAL: [f32; 7] = [
     1.0,
-    0.693_147_2,
+    std::f32::consts::LN_2, // the minimax coefficient rounds to the same F32
     0.240_226_46,
     0.055_503_286,
     0.009_618_489,
