@@ -66,8 +66,8 @@ class Builder(Graph):
     def rounded(self, value):
         """A narrow value that stays rounded, with an axis of one in front.
 
-        The optimizer takes a conversion to F16 and back out, and the rounding that the contract states with it; a
-        node that costs nothing between the two prevents it.
+        The optimizer takes a conversion to F16 and back out, and in some releases an addition into the norm behind
+        it, and the rounding that the contract states with them; a node that costs nothing between prevents both.
         """
         return self.node("Unsqueeze", [value, self.constant("I64", np.array([0], np.int64))])
 
@@ -105,17 +105,21 @@ def rms_norm(b):
 def add_rms_norm(b):
     """The sum, stored, then the fused norm of what was stored."""
     x, residual, w = b.read("x", "residual", "w")
-    total = b.node("Add", [x, residual], [b.write("residual")])
-    b.norm(total, w, [b.write("x")])
+    total, shape = b.node("Add", [x, residual], [b.write("residual")]), b.case.tensors["x"].shape
+    if b.dtype != "F32":
+        total, shape = b.rounded(total), (1,) + shape
+    b.norm(total, w, [b.write("x", shape)])
 
 
 def rms_norm_dynamic_fp8(b):
     """Norm, gain (rounded apart from the norm in F16), largest magnitude, division, conversion."""
     x, w = b.read("x", "w")
-    if b.params["add-residual"]:
-        x = b.node("Add", [x, b.read("residual")], [b.write("residual")])
     rows, width = b.case.tensors["q"].shape
     shape, scales = (rows, width), (rows, 1)
+    if b.params["add-residual"]:
+        x = b.node("Add", [x, b.read("residual")], [b.write("residual")])
+    if b.params["add-residual"] and b.dtype != "F32":
+        x, shape, scales = b.rounded(x), (1,) + shape, (1,) + scales
     if b.dtype == "F32":
         v = b.norm(x, w)
     else:
@@ -197,11 +201,21 @@ def session(case, build):
         options.intra_op_num_threads, options.inter_op_num_threads = case.threads, 1
         options.log_severity_level = 3
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        made = onnxruntime.InferenceSession(builder.model(), options, providers=PROVIDERS)
+        try:
+            made = onnxruntime.InferenceSession(builder.model(), options, providers=PROVIDERS)
+        except Exception as error:
+            if "NOT_IMPLEMENTED" in str(error):
+                raise Unsupported("onnxruntime {}: {}".format(onnxruntime.__version__, error)) from error
+            raise
         if made.get_providers() != PROVIDERS:
             raise RuntimeError("asked for {}, got {}".format(PROVIDERS, made.get_providers()))
         case.shared["session"] = made, [(*bound, builder.shapes[bound[0]]) for bound in builder.bound]
     return case.shared["session"]
+
+
+def element_type(dtype):
+    """How a binding names a dtype: numpy's type where there is one, else ONNX's number (later releases only)."""
+    return {"I64": np.int64, **STORAGE}.get(dtype, TYPES[dtype])
 
 
 def binder(build):
@@ -213,8 +227,12 @@ def binder(build):
         made, bound = session(case, build)
         binding = made.io_binding()
         for graph_name, name, is_input, shape in bound:
-            place = ("cpu", 0, TYPES[case.dtypes[name]], shape, case.tensors[name].ctypes.data)
-            (binding.bind_input if is_input else binding.bind_output)(graph_name, *place)
+            place = ("cpu", 0, element_type(case.dtypes[name]), shape, case.tensors[name].ctypes.data)
+            try:
+                (binding.bind_input if is_input else binding.bind_output)(graph_name, *place)
+            except RuntimeError as error:
+                reason = "onnxruntime {} cannot bind {} memory: {}"
+                raise Unsupported(reason.format(onnxruntime.__version__, case.dtypes[name], error)) from error
 
         def run(arrays=case.tensors):  # the arrays stay alive as long as what runs on their addresses
             made.run_with_iobinding(binding)
