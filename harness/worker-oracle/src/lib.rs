@@ -1,0 +1,25 @@
+//! The checker: it makes the inputs, holds the oracle and judges outputs, in a process that no candidate can reach.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`catalog`] | the contract as the harness knows it |
+//! | [`convert`] | types of the harness to types of the contract and back |
+//! | [`contents`] | what the tensors of a case hold: seeded, or from a file |
+//! | [`master`] | contents and expected outputs, kept within a bound |
+//! | [`image`] | a case's file: header, guards, storage, poison |
+//! | [`judge`] | a file after a run against the file as it was posed |
+//! | [`qualify`] | the mutation battery, through the same judge |
+//! | [`checker`] | the verbs |
+
+pub mod catalog;
+pub mod checker;
+pub mod contents;
+pub mod convert;
+mod error;
+pub mod image;
+pub mod judge;
+pub mod master;
+pub mod qualify;
+
+pub use checker::Checker;
+pub use error::CheckerError;

@@ -1,0 +1,179 @@
+//! Contents and expected outputs of cases, in the checker's own memory, within a bound.
+
+use std::cell::OnceCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use proofhouse_contract::spec::Extent;
+use proofhouse_contract::{
+    AlignedBytes, Call, Layout, Mode, OwnedTensor, TensorView, expected_outputs,
+};
+use proofhouse_schema::canonical::Digest;
+
+use crate::error::CheckerError;
+
+/// The most bytes that are kept beside the cases that are posed.
+const MOST_BYTES: u64 = 512 << 20;
+
+/// A case's contents, and its expected outputs once somebody asked for them.
+#[derive(Debug)]
+pub struct Master {
+    /// The call.
+    pub call: Call,
+    /// Every tensor before the run, in calling order; outputs hold zeros.
+    pub tensors: Vec<OwnedTensor>,
+    expected: OnceCell<Vec<OwnedTensor>>,
+}
+
+impl Master {
+    /// A master whose outputs are not yet computed.
+    #[must_use]
+    pub fn new(call: Call, tensors: Vec<OwnedTensor>) -> Self {
+        Self { call, tensors, expected: OnceCell::new() }
+    }
+
+    /// The tensors that are written (true) or only read (false), in calling order.
+    #[must_use]
+    pub fn views(&self, written: bool) -> Vec<TensorView<'_>> {
+        let specs = self.call.tensors().zip(&self.tensors);
+        specs
+            .filter(|(spec, _)| spec.role.is_written() == written)
+            .map(|(_, tensor)| tensor.view())
+            .collect()
+    }
+
+    /// What the written tensors hold after a right run, in calling order. Bad device values are skipped and marked.
+    ///
+    /// # Errors
+    /// [`CheckerError::Contract`].
+    pub fn expected(&self) -> Result<&[OwnedTensor], CheckerError> {
+        if let Some(expected) = self.expected.get() {
+            return Ok(expected);
+        }
+        let (inputs, initial) = (self.views(false), self.views(true));
+        let expected = expected_outputs(&self.call, Mode::Unchecked, &inputs, &initial)?;
+        Ok(self.expected.get_or_init(|| expected))
+    }
+
+    /// The same case with one of its rows only.
+    ///
+    /// # Errors
+    /// [`CheckerError::NoSuchRow`], or the contract's.
+    pub fn single_row(&self, row: u64, layout: Layout) -> Result<Self, CheckerError> {
+        let rows = self.call.dim("rows")?;
+        if row >= rows {
+            return Err(CheckerError::NoSuchRow { row, rows });
+        }
+        let mut call = self.call.clone();
+        call.dims.insert("rows".to_owned(), 1);
+        let mut tensors = Vec::with_capacity(self.tensors.len());
+        for (planned, tensor) in call.plan(layout)?.tensors.into_iter().zip(&self.tensors) {
+            let by_row = call
+                .operator
+                .tensor(tensor.name)
+                .is_some_and(|spec| spec.shape.first() == Some(&Extent::Dim("rows")));
+            if !by_row {
+                tensors.push(tensor.clone());
+                continue;
+            }
+            let mut single = OwnedTensor {
+                name: planned.name,
+                storage: AlignedBytes::new(planned.bytes as usize, 0),
+                layout: planned.layout,
+            };
+            let from = tensor.view();
+            if single.layout.shape.len() == 1 {
+                single.view_mut().set_bits(0, 0, from.bits(0, row));
+            } else {
+                single.view_mut().row_bytes_mut(0).copy_from_slice(from.row_bytes(row));
+            }
+            tensors.push(single);
+        }
+        Ok(Self::new(call, tensors))
+    }
+
+    /// Bytes that the master takes once its outputs are computed.
+    fn bytes(&self) -> u64 {
+        let of = |written: bool| {
+            let views = self.views(written);
+            views.iter().map(|view| view.bytes.len() as u64).sum::<u64>()
+        };
+        of(false) + 2 * of(true)
+    }
+}
+
+/// The masters that were used last.
+#[derive(Debug, Default)]
+pub struct Masters {
+    entries: VecDeque<(Digest, Rc<Master>)>,
+    bytes: u64,
+}
+
+impl Masters {
+    /// The master of that key, made where it is not kept.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get(
+        &mut self,
+        key: Digest,
+        make: impl FnOnce() -> Result<Master, CheckerError>,
+    ) -> Result<Rc<Master>, CheckerError> {
+        if let Some(place) = self.entries.iter().position(|(known, _)| *known == key)
+            && let Some(entry) = self.entries.remove(place)
+        {
+            let master = Rc::clone(&entry.1);
+            self.entries.push_back(entry);
+            return Ok(master);
+        }
+        let master = Rc::new(make()?);
+        self.bytes += master.bytes();
+        self.entries.push_back((key, Rc::clone(&master)));
+        while self.bytes > MOST_BYTES
+            && self.entries.len() > 1
+            && let Some((_, oldest)) = self.entries.pop_front()
+        {
+            self.bytes -= oldest.bytes();
+        }
+        Ok(master)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proofhouse_contract::{Case, CaseTensors, Dtype};
+
+    fn master(rows: u64) -> Master {
+        let call =
+            Call::new("rms_norm", Dtype::F32, &[("rows", rows), ("hidden", 8)], &[]).unwrap();
+        let tensors = CaseTensors::generate(&Case::new(call.clone()), 0, 0).unwrap().tensors;
+        Master::new(call, tensors)
+    }
+
+    #[test]
+    fn a_single_row_has_that_rows_inputs_and_outputs() {
+        let all = master(5);
+        let single = all.single_row(3, Layout::Offset { elements: 1 }).unwrap();
+        assert_eq!(single.views(false)[0].row_bytes(0), all.views(false)[0].row_bytes(3));
+        let (one, five) = (single.expected().unwrap(), all.expected().unwrap());
+        assert_eq!(one[0].view().row_bytes(0), five[0].view().row_bytes(3));
+        assert!(matches!(
+            all.single_row(5, Layout::Contiguous),
+            Err(CheckerError::NoSuchRow { row: 5, rows: 5 })
+        ));
+    }
+
+    #[test]
+    fn masters_are_made_once_and_the_oldest_leave_when_the_bound_is_reached() {
+        let key = |name: &str| Digest::of(name.as_bytes());
+        let mut masters = Masters::default();
+        let first = masters.get(key("a"), || Ok(master(1))).unwrap();
+        let again = masters.get(key("a"), || panic!("made twice")).unwrap();
+        assert!(Rc::ptr_eq(&first, &again));
+        masters.bytes += MOST_BYTES;
+        masters.get(key("b"), || Ok(master(2))).unwrap();
+        let kept: Vec<_> = masters.entries.iter().map(|(key, _)| key.clone()).collect();
+        assert_eq!(kept, [key("b")]);
+    }
+}
