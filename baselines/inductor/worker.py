@@ -1,0 +1,153 @@
+"""The `inductor` provider: each operator as one function under torch.compile, compiled for the case's shape when it is
+prepared. The whole function must compile: a break in the graph is an error, and so is a case for which nothing was
+compiled. Outputs are stored by the compiled code itself.
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from protocol import serve  # noqa: E402
+
+import torch  # noqa: E402
+import torch._dynamo as dynamo  # noqa: E402
+import torch._inductor.config as inductor  # noqa: E402
+from torch_tensors import F8_MAX, SMALLEST_SCALE, over, use_threads  # noqa: E402
+
+SHAPES = 4096  # specializations of one function; the default of 8 is fewer than a gate has cells
+dynamo.config.recompile_limit = dynamo.config.cache_size_limit = SHAPES
+dynamo.config.accumulated_recompile_limit = dynamo.config.accumulated_cache_size_limit = 8 * SHAPES
+inductor.emulate_precision_casts = True  # the contract's roundings to the activation dtype stay
+
+
+def normed(x, eps):
+    """x / rms(x) in float32."""
+    wide = x.float()
+    return wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+
+
+def rms_norm(x, w, y, *, eps):
+    """y = x / rms(x) * w."""
+    y.copy_(normed(x, eps) * w.float())
+
+
+def add_rms_norm(x, residual, w, *, eps):
+    """residual += x; x = residual / rms(residual) * w."""
+    total = x + residual
+    residual.copy_(total)
+    x.copy_(normed(total, eps) * w.float())
+
+
+def rms_norm_dynamic_fp8(x, w, q, scale, residual=None, *, eps):
+    """E4M3 values and one scale per row."""
+    if residual is not None:
+        x = x + residual
+        residual.copy_(x)
+    v = (normed(x, eps).to(x.dtype) * w).float()
+    largest = (v.abs().amax(-1, keepdim=True) / F8_MAX).clamp_min(SMALLEST_SCALE)
+    scale.copy_(largest)
+    q.copy_((v / largest).to(q.dtype))
+
+
+def silu_and_mul(x, y):
+    """y = silu(g), rounded, times u."""
+    gate, up = x.chunk(2, dim=-1)
+    y.copy_(torch.nn.functional.silu(gate) * up)
+
+
+def log_sum_exp(x, largest):
+    """ln(sum(exp(x - largest))) of each row."""
+    return (x - largest).exp().sum(-1, keepdim=True).log()
+
+
+def greedy_logprob(logits, token, logprob, rank):
+    """The largest logit's place, log-probability and rank."""
+    x = logits.float()
+    largest, place = x.max(-1, keepdim=True)
+    token.copy_(place[:, 0])
+    logprob.copy_(-log_sum_exp(x, largest)[:, 0])
+    rank.copy_((x >= largest).sum(-1))
+
+
+def selected_logprob_rank(logits, selected, logprob, rank):
+    """Log-probability and rank of given ids."""
+    x = logits.float()
+    value, largest = x.gather(1, selected[:, None]), x.amax(-1, keepdim=True)
+    logprob.copy_((value - largest - log_sum_exp(x, largest))[:, 0])
+    rank.copy_((x >= value).sum(-1))
+
+
+def topk_logprobs(logits, selected, ids, logprobs, rank, *, k):
+    """The selected id, then the k best; ties in PyTorch's own order, so F32 only."""
+    x = logits.float()
+    value = x.gather(1, selected[:, None])
+    values, places = x.topk(k)
+    largest = values[:, :1]
+    ids.copy_(torch.cat([selected[:, None], places], 1))
+    logprobs.copy_(torch.cat([value, values], 1) - largest - log_sum_exp(x, largest))
+    rank.copy_((x >= value).sum(-1))
+
+
+def min_p(logits, p):
+    """Logits below max + ln(p) become -inf, in place."""
+    x = logits.float()
+    least = x.amax(-1, keepdim=True) + p.log()[:, None]
+    logits.copy_(torch.where(x < least, float("-inf"), logits))
+
+
+OPERATORS = {
+    rms_norm: (("x", "w", "y"), ("eps",)),
+    add_rms_norm: (("x", "residual", "w"), ("eps",)),
+    rms_norm_dynamic_fp8: (("x", "w", "q", "scale"), ("eps",)),
+    silu_and_mul: (("x", "y"), ()),
+    greedy_logprob: (("logits", "token", "logprob", "rank"), ()),
+    selected_logprob_rank: (("logits", "selected", "logprob", "rank"), ()),
+    topk_logprobs: (("logits", "selected", "ids", "logprobs", "rank"), ("k",)),
+    min_p: (("logits", "p"), ()),
+}
+
+
+def compiled_graphs():
+    """How many graphs were compiled so far."""
+    return dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def binder(function):
+    """The function that binds a case to the compiled form of `function`."""
+    compiled = torch.compile(function, fullgraph=True, dynamic=False)
+    names, params = OPERATORS[function]
+    signatures = set()
+
+    def bind(case):
+        use_threads(case.threads)
+        extra = ("residual",) if case.params.get("add-residual") else ()
+        tensors = over(case, *names, *extra)
+        chosen = {name: case.params[name] for name in params}
+
+        def run():
+            compiled(*tensors, **chosen)
+
+        signature = repr([(t.shape, t.stride(), t.dtype) for t in tensors] + sorted(chosen.items()))
+        if signature not in signatures:
+            before = compiled_graphs()
+            with torch.inference_mode():
+                compiled(*[torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t) for t in tensors], **chosen)
+            if compiled_graphs() == before:
+                raise RuntimeError("torch.compile compiled nothing for " + signature)
+            signatures.add(signature)
+        return torch.inference_mode()(run)
+
+    return bind
+
+
+def witness():
+    """The instruction set and how much was compiled."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    return {"dispatch": "{} graphs={}".format(capability, compiled_graphs())}
+
+
+if __name__ == "__main__":
+    dtypes = {topk_logprobs: ["F32"]}
+    operators = {f.__name__: (dtypes.get(f, ["F32", "F16", "BF16"]), binder(f)) for f in OPERATORS}
+    serve("inductor", operators, torch.__version__, packages=("torch", "numpy"), witness=witness)
