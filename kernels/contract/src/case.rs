@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::call::{Call, CallPlan};
+use crate::call::Call;
 use crate::error::{ContractError, ErrorKind};
 use crate::layout::Layout;
+use crate::plan::CallPlan;
 use crate::values::ValueClass;
 
 /// One point of a correctness gate's axes; its inputs follow from it alone.

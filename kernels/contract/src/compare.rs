@@ -7,7 +7,7 @@ use crate::call::{Call, Mode};
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
 use crate::rounding;
-use crate::tensor::{AlignedBytes, OwnedTensor, TensorLayout, TensorMut, TensorView};
+use crate::tensor::{AlignedBytes, OwnedTensor, TensorLayout, TensorMut, TensorView, load};
 
 /// When an element agrees with the oracle's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,7 +83,7 @@ pub struct Comparison {
     pub max_abs: f64,
     /// Largest distance relative to a nonzero expected value among finite elements.
     pub max_rel: f64,
-    /// The finite element with the most steps.
+    /// The finite element with the most steps; `None` when all are the oracle's values.
     pub worst: Option<Element>,
     /// The first elements that disagree, in row order, at most [`Comparison::LISTED`].
     pub first_bad: Vec<Element>,
@@ -156,6 +156,17 @@ impl Comparison {
         }
     }
 
+    /// Adds a row that has the oracle's bits throughout.
+    fn add_agreeing_row(&mut self, bytes: &[u8]) {
+        let size = self.dtype.size();
+        self.elements += (bytes.len() / size) as u64;
+        let finite = bytes
+            .chunks_exact(size)
+            .filter(|raw| rounding::decode(self.dtype, load(raw)).is_finite())
+            .count();
+        self.finite += finite as u64;
+    }
+
     fn measure(&mut self, element: &Element) {
         self.finite += 1;
         let distance = (element.got - element.expected).abs();
@@ -163,7 +174,7 @@ impl Comparison {
         if element.expected != 0.0 {
             self.max_rel = self.max_rel.max(distance / element.expected.abs());
         }
-        if self.worst.is_none() || element.ulps > self.max_ulps {
+        if element.ulps > self.max_ulps {
             self.worst = Some(*element);
         }
         self.max_ulps = self.max_ulps.max(element.ulps);
@@ -257,7 +268,10 @@ impl<'a> Judging<'a> {
             .ok_or_else(|| ContractError::new(self.call.operator.name, name, ErrorKind::Missing))
     }
 
-    /// Compares one tensor element by element; `accepts(row, column, element)` decides where the classes match.
+    /// Compares one tensor element by element.
+    ///
+    /// Elements with the oracle's own bits agree; `accepts(row, column, element)` decides about the others where
+    /// the classes match.
     ///
     /// # Errors
     /// `Missing` when the call writes no tensor of that name.
@@ -267,11 +281,19 @@ impl<'a> Judging<'a> {
         mut accepts: impl FnMut(u64, u64, &Element) -> bool,
     ) -> Result<Comparison, ContractError> {
         let (expected, candidate) = (self.expected(name)?.view(), self.candidate(name)?);
-        let mut comparison = Comparison::new(name, expected.layout.dtype);
+        let dtype = expected.layout.dtype;
+        let mut comparison = Comparison::new(name, dtype);
         for row in 0..expected.layout.rows() {
-            for column in 0..expected.layout.width() {
-                let (wanted, got) = (expected.bits(row, column), candidate.bits(row, column));
-                comparison.add(row, column, wanted, got, |element| accepts(row, column, element));
+            let (wanted, got) = (expected.row_bytes(row), candidate.row_bytes(row));
+            if wanted == got {
+                comparison.add_agreeing_row(wanted);
+                continue;
+            }
+            let pairs = wanted.chunks_exact(dtype.size()).zip(got.chunks_exact(dtype.size()));
+            for (column, (wanted, got)) in (0u64..).zip(pairs) {
+                comparison.add(row, column, load(wanted), load(got), |element| {
+                    wanted == got || accepts(row, column, element)
+                });
             }
         }
         Ok(comparison)
@@ -298,10 +320,7 @@ impl<'a> Judging<'a> {
 
     /// Compares one tensor bit for bit.
     pub(crate) fn compare_bits(&self, name: &'static str) -> Result<Comparison, ContractError> {
-        let (expected, candidate) = (self.expected(name)?.view(), self.candidate(name)?);
-        self.compare(name, |row, column, _| {
-            expected.bits(row, column) == candidate.bits(row, column)
-        })
+        self.compare(name, |_, _, _| false)
     }
 }
 
@@ -386,4 +405,65 @@ fn same_geometry(judging: &Judging<'_>, name: &'static str) -> Result<(), Contra
             .accepted(format_args!("at least {required} bytes")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(value: f32) -> u64 {
+        u64::from(value.to_bits())
+    }
+
+    /// Compares pairs (expected, got) with a rule that accepts two steps.
+    fn compared(pairs: &[(f32, f32)]) -> Comparison {
+        let mut comparison = Comparison::new("y", Dtype::F32);
+        for (column, (expected, got)) in (0u64..).zip(pairs) {
+            comparison.add(0, column, bits(*expected), bits(*got), |element| element.ulps <= 2);
+        }
+        comparison
+    }
+
+    #[test]
+    fn nan_and_infinities_are_no_wildcards() {
+        let infinite = f32::INFINITY;
+        let wrong = [
+            (f32::NAN, 0.0),
+            (0.0, f32::NAN),
+            (infinite, 0.0),
+            (infinite, -infinite),
+            (infinite, f32::MAX),
+            (f32::NAN, infinite),
+        ];
+        for pair in wrong {
+            let comparison = compared(&[pair]);
+            assert_eq!(comparison.class_mismatches, 1, "{pair:?}");
+            assert_eq!(comparison.agreement(), Agreement::Differ);
+        }
+        let right = compared(&[(f32::NAN, -f32::NAN), (infinite, infinite), (0.0, -0.0)]);
+        assert_eq!((right.agreement(), right.finite, right.elements), (Agreement::Agree, 1, 3));
+    }
+
+    #[test]
+    fn one_bad_element_among_many_is_a_disagreement_and_is_named() {
+        let mut pairs = vec![(1.0, 1.0); 1000];
+        pairs[700].1 = 1.5;
+        pairs[800].1 = 1.0f32.next_up();
+        let comparison = compared(&pairs);
+        assert_eq!(comparison.agreement(), Agreement::Differ);
+        assert_eq!((comparison.out_of_tolerance, comparison.first_bad.len()), (1, 1));
+        let worst = comparison.worst.unwrap();
+        assert_eq!((worst.column, worst.got, worst.ulps), (700, 1.5, 1 << 22));
+        assert_eq!((comparison.max_abs, comparison.max_rel), (0.5, 0.5));
+    }
+
+    #[test]
+    fn the_list_of_bad_elements_is_short_and_nothing_compared_is_vacuous() {
+        let comparison = compared(&[(1.0, 2.0); 20]);
+        assert_eq!(
+            (comparison.out_of_tolerance, comparison.first_bad.len()),
+            (20, Comparison::LISTED)
+        );
+        assert_eq!(compared(&[]).agreement(), Agreement::Vacuous);
+    }
 }

@@ -48,7 +48,9 @@ pub mod error;
 pub mod inputs;
 pub mod layout;
 pub mod mutants;
+pub mod operands;
 pub mod operators;
+pub mod plan;
 pub mod refusal;
 pub mod rounding;
 pub mod spec;
@@ -57,7 +59,7 @@ pub mod tensor;
 mod testing;
 pub mod values;
 
-pub use call::{Call, CallPlan, Mode, Operands, TensorPlan, Traffic};
+pub use call::{Call, Mode, Traffic};
 pub use case::Case;
 pub use compare::{
     Agreement, Comparison, Element, Judging, Rule, Tolerance, check, expected_outputs, judge,
@@ -66,7 +68,9 @@ pub use dtype::Dtype;
 pub use error::{ContractError, ErrorKind};
 pub use inputs::CaseTensors;
 pub use layout::Layout;
+pub use operands::Operands;
 pub use operators::{catalog, find_operator, run_oracle};
+pub use plan::{CallPlan, TensorPlan};
 pub use refusal::{DeviceValue, Mutation, Refusal};
 pub use spec::{OperatorSpec, ParamValue, Role, TensorSpec};
 pub use tensor::{AlignedBytes, OwnedTensor, TensorLayout, TensorMut, TensorView};

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::call::{Call, CallPlan};
+use crate::call::Call;
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
+use crate::plan::CallPlan;
 use crate::spec::ParamValue;
 use crate::tensor::{OwnedTensor, TensorLayout};
 
@@ -182,7 +183,7 @@ impl Refusal {
             }
             Mutation::Value { .. } => {}
             Mutation::Alias { tensor, onto } => {
-                let target = plan.tensor(onto).map(crate::call::TensorPlan::first_element);
+                let target = plan.tensor(onto).map(crate::plan::TensorPlan::first_element);
                 if let (Some(target), Some(moved)) = (target, find(plan, tensor)) {
                     let lead = moved.first_element() - moved.address;
                     moved.address = target - lead;
@@ -201,7 +202,7 @@ impl Refusal {
         }
     }
 
-    fn damage(&self, target: &mut crate::call::TensorPlan) {
+    fn damage(&self, target: &mut crate::plan::TensorPlan) {
         match &self.mutation {
             Mutation::TensorDtype { dtype, .. } => target.layout.dtype = *dtype,
             Mutation::LongerAxis { .. } => {
@@ -248,7 +249,7 @@ impl Refusal {
     }
 }
 
-fn find<'a>(plan: &'a mut CallPlan, name: &str) -> Option<&'a mut crate::call::TensorPlan> {
+fn find<'a>(plan: &'a mut CallPlan, name: &str) -> Option<&'a mut crate::plan::TensorPlan> {
     plan.tensors.iter_mut().find(|tensor| tensor.name == name)
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use crate::call::{Call, Operands};
+use crate::call::Call;
 use crate::compare::{Comparison, Judging, Tolerance};
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
+use crate::operands::Operands;
 use crate::refusal::Refusal;
 use crate::values::ValueClass;
 

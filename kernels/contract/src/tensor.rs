@@ -201,7 +201,7 @@ impl TensorMut<'_> {
 }
 
 /// Loads up to eight little-endian bytes.
-fn load(raw: &[u8]) -> u64 {
+pub(crate) fn load(raw: &[u8]) -> u64 {
     let mut word = [0u8; 8];
     word[..raw.len()].copy_from_slice(raw);
     u64::from_le_bytes(word)

@@ -1,8 +1,8 @@
 //! `greedy_logprob`: the best token of each row, its log-probability and its rank.
 
-use crate::call::Operands;
 use crate::dtype::Dtype;
 use crate::error::ContractError;
+use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
 use crate::spec::{Determinism, DtypeRule, NanRule, OperatorSpec, ROWS, TensorSpec, unconstrained};
 

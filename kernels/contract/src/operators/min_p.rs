@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::call::{Call, Mode, Operands};
+use crate::call::{Call, Mode};
 use crate::compare::{Comparison, Judging, Rule, Tolerance};
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
+use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
 use crate::refusal::{DeviceValue, Mutation, Refusal};
 use crate::rounding::encode;

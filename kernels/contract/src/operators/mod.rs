@@ -13,8 +13,9 @@ mod selected_logprob_rank;
 mod silu_and_mul;
 mod topk_logprobs;
 
-use crate::call::{Call, Mode, Operands};
+use crate::call::{Call, Mode};
 use crate::error::{ContractError, ErrorKind};
+use crate::operands::Operands;
 use crate::spec::OperatorSpec;
 use crate::tensor::{TensorMut, TensorView};
 

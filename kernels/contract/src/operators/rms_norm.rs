@@ -1,7 +1,7 @@
 //! `rms_norm`: root-mean-square normalization with a gain.
 
-use crate::call::Operands;
 use crate::error::ContractError;
+use crate::operands::Operands;
 use crate::operators::norm::{self, ROWS_BY_HIDDEN};
 use crate::spec::{
     Determinism, DtypeRule, HugeLimit, NanRule, OperatorSpec, ROWS, Source, TensorSpec,

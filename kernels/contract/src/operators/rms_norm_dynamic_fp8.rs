@@ -1,9 +1,9 @@
 //! `rms_norm_dynamic_fp8`: normalization and quantization to E4M3 with one scale per row.
 
-use crate::call::Operands;
 use crate::compare::{Comparison, Judging, Rule, Tolerance};
 use crate::dtype::Dtype;
 use crate::error::ContractError;
+use crate::operands::Operands;
 use crate::operators::norm::{self, ROWS_BY_HIDDEN};
 use crate::refusal::{Mutation, Refusal};
 use crate::rounding::round_to;

@@ -1,8 +1,8 @@
 //! `selected_logprob_rank`: log-probability and rank of a given token in each row.
 
-use crate::call::Operands;
 use crate::dtype::Dtype;
 use crate::error::ContractError;
+use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
 use crate::spec::{Determinism, DtypeRule, NanRule, OperatorSpec, ROWS, TensorSpec, unconstrained};
 

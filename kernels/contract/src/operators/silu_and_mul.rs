@@ -1,9 +1,9 @@
 //! `silu_and_mul`: the gated activation of an MLP.
 
-use crate::call::Operands;
 use crate::compare::{Comparison, Judging, Rule, Tolerance};
 use crate::dtype::Dtype;
 use crate::error::ContractError;
+use crate::operands::Operands;
 use crate::operators::norm;
 use crate::rounding::round_to;
 use crate::spec::{

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::call::{Call, Operands};
+use crate::call::Call;
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
+use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
 use crate::refusal::{Mutation, Refusal};
 use crate::spec::{

@@ -1,264 +1,25 @@
-//! The suite that every backend passes: agreement with the oracle, refusals, repeatability, batch invariance.
-//!
-//! Implement [`Backend`] and invoke [`conformance!`](crate::conformance!) in a test file.
+//! The suites themselves.
 
-use std::fmt;
-
-use crate::call::{Call, CallPlan, Mode};
+use super::Backend;
+use super::cases::{calls, compact_cases, few_cases, mode_of};
+use super::failure::{Failure, Problem};
+use crate::call::{Call, Mode};
 use crate::case::Case;
-use crate::compare::{Agreement, Comparison, check};
-use crate::dtype::Dtype;
+use crate::compare::{Agreement, check};
 use crate::error::{ContractError, ErrorKind};
 use crate::inputs::{self, CaseTensors};
 use crate::layout::Layout;
 use crate::refusal::Refusal;
-use crate::spec::{Extent, NanRule, OperatorSpec, ParamValue};
-use crate::tensor::{AlignedBytes, OwnedTensor, TensorMut, TensorView};
-use crate::values::ValueClass;
+use crate::spec::{Extent, OperatorSpec};
+use crate::tensor::{AlignedBytes, OwnedTensor};
 
 /// Bytes of poison behind every tensor.
 const RED_ZONE: usize = 64;
 /// The poisons of the two correctness runs.
 const POISONS: [u8; 2] = [0xa5, 0x5a];
 
-/// Something that runs operators.
-pub trait Backend {
-    /// Name for messages.
-    fn name(&self) -> &str;
-
-    /// Whether the backend runs this call at all; one that it does not is refused as `Unsupported`.
-    fn supports(&self, call: &Call) -> bool;
-
-    /// Refuses what is refused before launch.
-    ///
-    /// # Errors
-    /// What the contract or the backend does not accept, see [`CallPlan::validate`].
-    fn refuse(&mut self, plan: &CallPlan) -> Result<(), ContractError>;
-
-    /// Runs a call: `inputs` are the read-only tensors and `outputs` the written ones, each in calling order.
-    ///
-    /// # Errors
-    /// What `refuse` refuses, and in checked mode bad device values.
-    fn run(
-        &mut self,
-        call: &Call,
-        mode: Mode,
-        inputs: &[TensorView<'_>],
-        outputs: &mut [TensorMut<'_>],
-    ) -> Result<(), ContractError>;
-}
-
-/// The oracle as a backend: the first one that must pass the suite.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Oracle;
-
-impl Backend for Oracle {
-    fn name(&self) -> &str {
-        "oracle"
-    }
-
-    fn supports(&self, _: &Call) -> bool {
-        true
-    }
-
-    fn refuse(&mut self, plan: &CallPlan) -> Result<(), ContractError> {
-        plan.validate()
-    }
-
-    fn run(
-        &mut self,
-        call: &Call,
-        mode: Mode,
-        inputs: &[TensorView<'_>],
-        outputs: &mut [TensorMut<'_>],
-    ) -> Result<(), ContractError> {
-        crate::run_oracle(call, mode, inputs, outputs)
-    }
-}
-
-/// What a backend did wrong.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
-    /// It refused a valid call.
-    Refused(Box<ContractError>),
-    /// An output is not the oracle's.
-    Disagrees(Box<Comparison>),
-    /// It wrote outside a tensor's elements.
-    StrayWrite {
-        /// The tensor.
-        tensor: &'static str,
-        /// Index of the byte in the storage.
-        byte: usize,
-    },
-    /// It changed a tensor that is only read.
-    InputChanged {
-        /// The tensor.
-        tensor: &'static str,
-    },
-    /// An output depends on what its memory held before.
-    KeptPoison {
-        /// The tensor.
-        tensor: &'static str,
-    },
-    /// It accepted an invalid call.
-    Accepted {
-        /// The refusal's name.
-        refusal: String,
-    },
-    /// It refused an invalid call with another error than the contract's.
-    WrongError {
-        /// The refusal's name.
-        refusal: String,
-        /// The error.
-        error: Box<ContractError>,
-    },
-    /// The same inputs gave other bits.
-    NotRepeatable {
-        /// The tensor.
-        tensor: &'static str,
-    },
-    /// A row alone gave other bits than the same row in a batch.
-    BatchDependent {
-        /// The tensor.
-        tensor: &'static str,
-        /// The row.
-        row: u64,
-    },
-    /// The suite found nothing to check: no operator is supported.
-    NothingChecked,
-}
-
-impl From<ContractError> for Problem {
-    fn from(error: ContractError) -> Self {
-        Self::Refused(Box::new(error))
-    }
-}
-
-/// A conformance failure: who, on what, and what went wrong.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    /// The backend's name.
-    pub backend: String,
-    /// The case; `None` when there was none.
-    pub case: Option<Box<Case>>,
-    /// What went wrong.
-    pub problem: Problem,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.backend)?;
-        if let Some(case) = &self.case {
-            write!(f, " on {case}")?;
-        }
-        match &self.problem {
-            Problem::Refused(error) => write!(f, ": refused a valid call: {error}"),
-            Problem::Disagrees(comparison) => {
-                write!(
-                    f,
-                    ": `{}` differs: {} of {} elements out of tolerance, {} of the wrong class, first {:?}",
-                    comparison.tensor,
-                    comparison.out_of_tolerance,
-                    comparison.elements,
-                    comparison.class_mismatches,
-                    comparison.first_bad.first(),
-                )
-            }
-            Problem::StrayWrite { tensor, byte } => {
-                write!(f, ": wrote outside `{tensor}`, at byte {byte} of its storage")
-            }
-            Problem::InputChanged { tensor } => write!(f, ": changed the input `{tensor}`"),
-            Problem::KeptPoison { tensor } => {
-                write!(f, ": `{tensor}` depends on what its memory held before")
-            }
-            Problem::Accepted { refusal } => write!(f, ": accepted the invalid call `{refusal}`"),
-            Problem::WrongError { refusal, error } => {
-                write!(f, ": refused `{refusal}` with the wrong error: {error}")
-            }
-            Problem::NotRepeatable { tensor } => write!(f, ": `{tensor}` differs from run to run"),
-            Problem::BatchDependent { tensor, row } => {
-                write!(f, ": row {row} of `{tensor}` depends on the other rows")
-            }
-            Problem::NothingChecked => write!(f, ": supports no operator, so nothing was checked"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
 fn failure(backend: &dyn Backend, case: &Case, problem: Problem) -> Failure {
     Failure { backend: backend.name().to_owned(), case: Some(Box::new(case.clone())), problem }
-}
-
-/// Every combination of an operator's switches, and of 1 and the default for its integers.
-fn parameter_choices(spec: &OperatorSpec) -> Vec<Vec<(&'static str, ParamValue)>> {
-    let mut choices = vec![Vec::new()];
-    for param in spec.params {
-        let values = match param.default {
-            ParamValue::Bool(_) => vec![ParamValue::Bool(false), ParamValue::Bool(true)],
-            ParamValue::Int(default) => vec![ParamValue::Int(1), ParamValue::Int(default)],
-            ParamValue::Float(default) => vec![ParamValue::Float(default)],
-        };
-        choices = choices
-            .iter()
-            .flat_map(|chosen: &Vec<_>| {
-                values.iter().map(|value| {
-                    let mut longer = chosen.clone();
-                    longer.push((param.name, *value));
-                    longer
-                })
-            })
-            .collect();
-    }
-    choices
-}
-
-/// Valid calls of an operator with `rows` rows and every other dimension `size`.
-fn calls(spec: &'static OperatorSpec, dtype: Dtype, rows: u64, size: u64) -> Vec<Call> {
-    let dims: Vec<_> = spec
-        .dims
-        .iter()
-        .map(|dim| (dim.name, if dim.name == "rows" { rows } else { size }))
-        .collect();
-    parameter_choices(spec)
-        .iter()
-        .filter_map(|params| Call::new(spec.name, dtype, &dims, params).ok())
-        .filter(|call| call.validate().is_ok())
-        .collect()
-}
-
-/// A compact set of cases of one operator: every value class, every layout and the sizes around tile and vector
-/// widths, for every dtype and parameter choice.
-#[must_use]
-pub fn compact_cases(spec: &'static OperatorSpec) -> Vec<Case> {
-    const SIZES: [u64; 12] = [1, 2, 7, 15, 16, 17, 31, 64, 127, 255, 1000, 4097];
-    let mut cases = Vec::new();
-    for dtype in spec.dtypes {
-        for values in spec.values {
-            for call in calls(spec, *dtype, 9, 131) {
-                cases.push(Case { values: *values, seed: 11, ..Case::new(call) });
-            }
-        }
-        for layout in Layout::CASES {
-            for call in calls(spec, *dtype, 3, 48) {
-                cases.push(Case { layout, seed: 12, ..Case::new(call) });
-            }
-        }
-        for (seed, size) in (20..).zip(SIZES) {
-            for call in calls(spec, *dtype, 1 + size % 3, size) {
-                cases.push(Case { seed, ..Case::new(call) });
-            }
-        }
-    }
-    cases
-}
-
-/// The mode in which a case has a result.
-#[must_use]
-pub fn mode_of(case: &Case) -> Mode {
-    let refused =
-        case.values == ValueClass::Nan && case.call.operator.nan == NanRule::RefusedWhenChecked;
-    if refused { Mode::Unchecked } else { Mode::Checked }
 }
 
 /// Applies `body` to every case of every operator that `choose` gives and the backend supports.
@@ -362,15 +123,6 @@ fn same_outputs(case: &Case, left: &CaseTensors, right: &CaseTensors) -> Result<
         }
     }
     Ok(())
-}
-
-/// A few cases per operator for the suites that need no value classes.
-fn few_cases(spec: &'static OperatorSpec) -> Vec<Case> {
-    let dtypes = spec.dtypes.iter();
-    dtypes
-        .flat_map(|dtype| calls(spec, *dtype, 6, 301))
-        .map(|call| Case { seed: 31, ..Case::new(call) })
-        .collect()
 }
 
 /// Every refusal of the contract is refused with its own error, before launch and, where the operands can be
@@ -556,61 +308,11 @@ pub fn zero_rows(backend: &mut dyn Backend) -> Result<usize, Failure> {
     })
 }
 
-/// Makes a test module `$module` that runs the whole suite on the backend that `$backend` makes.
-///
-/// ```
-/// proofhouse_contract::conformance!(oracle, proofhouse_contract::conformance::Oracle);
-/// # fn main() {}
-/// ```
-#[macro_export]
-macro_rules! conformance {
-    ($module:ident, $backend:expr) => {
-        mod $module {
-            #[allow(unused_imports)]
-            use super::*;
-
-            #[test]
-            fn every_compact_case_agrees_with_the_oracle() {
-                $crate::conformance::assert($crate::conformance::correctness(&mut $backend));
-            }
-
-            #[test]
-            fn every_invalid_call_gets_its_own_error() {
-                $crate::conformance::assert($crate::conformance::refusals(&mut $backend));
-            }
-
-            #[test]
-            fn the_same_inputs_give_the_same_bits() {
-                $crate::conformance::assert($crate::conformance::repeatability(&mut $backend));
-            }
-
-            #[test]
-            fn a_row_does_not_depend_on_its_batch() {
-                $crate::conformance::assert($crate::conformance::batch_invariance(&mut $backend));
-            }
-
-            #[test]
-            fn a_call_without_rows_does_nothing() {
-                $crate::conformance::assert($crate::conformance::zero_rows(&mut $backend));
-            }
-        }
-    };
-}
-
-/// Panics with a suite's failure, for tests.
-///
-/// # Panics
-/// When the suite failed.
-#[track_caller]
-pub fn assert(result: Result<usize, Failure>) {
-    if let Err(failure) = result {
-        panic!("{failure}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::Oracle;
+    use crate::dtype::Dtype;
 
     #[test]
     fn a_changed_input_is_found() {
@@ -621,23 +323,5 @@ mod tests {
         after.tensors[1].storage.as_mut_slice()[0] ^= 1;
         let problem = judge_run(&case, Mode::Checked, 0xa5, &before, &after);
         assert_eq!(problem, Err(Problem::InputChanged { tensor: "w" }));
-    }
-
-    #[test]
-    fn compact_cases_cover_every_class_layout_dtype_and_switch() {
-        for spec in crate::catalog() {
-            let cases = compact_cases(spec);
-            for dtype in spec.dtypes {
-                for values in spec.values {
-                    assert!(cases.iter().any(|c| c.values == *values && c.call.dtype == *dtype));
-                }
-                for layout in Layout::CASES {
-                    assert!(cases.iter().any(|c| c.layout == layout && c.call.dtype == *dtype));
-                }
-            }
-            for case in cases {
-                assert!(case.validate().is_ok(), "{case}");
-            }
-        }
     }
 }
