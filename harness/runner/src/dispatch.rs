@@ -1,0 +1,528 @@
+//! The dispatcher: it plans, starts executors, and is the only one who writes evidence and sends events.
+
+use std::cell::{Cell as Counter, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use proofhouse_gate::judge::total;
+use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::event::{CellFinished, Event};
+use proofhouse_schema::evidence::{Observation, Record, SessionRecord};
+use proofhouse_schema::exit::Exit;
+use proofhouse_schema::gate::GateKind;
+use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::samples::Samples;
+use proofhouse_schema::verdict::{Verdict, VerdictBody};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::attempt::{become_subreaper, now};
+use crate::context::{Context, Desk};
+use crate::correctness::{Batch, executor};
+use crate::custody::{Custody, CustodyError, Hold};
+use crate::draft::{Draft, Message, Place, PosedFacts, Sight, record};
+use crate::environment::{Environments, Progress};
+use crate::error::RunError;
+use crate::interrupt::Stop;
+use crate::options::RunOptions;
+use crate::plan::{Plan, plan};
+use crate::ports::{Evidence, Judge, Seen};
+use crate::scratch::Scratch;
+use crate::{session, timing};
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The worst of what required cells ask for and of what befell the run.
+    pub exit: Exit,
+    /// Every verdict, in the order in which cells finished; of cells whose evidence was used again, too.
+    pub verdicts: Vec<VerdictBody>,
+    /// Cells that were planned.
+    pub planned: usize,
+    /// Cells whose evidence was used again.
+    pub reused: usize,
+    /// The session, when anything was done.
+    pub session: Option<Digest>,
+    /// What stopped the run before its end; what finished before it is kept.
+    pub problem: Option<RunError>,
+}
+
+/// Runs the selected cells. Everything that finishes is written at once, record and verdict.
+///
+/// # Errors
+/// When the run could not begin. What happens later is in the outcome.
+pub fn run(
+    options: RunOptions,
+    evidence: &mut dyn Evidence,
+    judge: &dyn Judge,
+    stop: &Stop,
+    events: &Sender<Event>,
+) -> Result<Outcome, RunError> {
+    let begun = Instant::now();
+    let plan = plan(&options, &*evidence)?;
+    let mut desk = Dispatcher::new(evidence, judge, events, stop, &plan);
+    desk.event(Event::Planned {
+        gates: plan.gates.len() as u64,
+        cells: plan.cells() as u64,
+        reused: plan.reused() as u64,
+        excluded: plan.excluded() as u64,
+    });
+    desk.reused(&plan);
+    if plan.cells() > plan.reused() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| RunError::Setup { what: "start its runtime".to_owned(), source })?;
+        let local = tokio::task::LocalSet::new();
+        local.block_on(&runtime, desk.drive(options, plan))?;
+    }
+    Ok(desk.finish(begun))
+}
+
+struct Dispatcher<'a> {
+    evidence: &'a mut dyn Evidence,
+    judge: &'a dyn Judge,
+    events: &'a Sender<Event>,
+    stop: Stop,
+    planned: usize,
+    reused: usize,
+    exit: Exit,
+    verdicts: Vec<VerdictBody>,
+    session: Option<(Digest, SessionRecord)>,
+    problem: Option<RunError>,
+}
+
+impl<'a> Dispatcher<'a> {
+    fn new(
+        evidence: &'a mut dyn Evidence,
+        judge: &'a dyn Judge,
+        events: &'a Sender<Event>,
+        stop: &Stop,
+        plan: &Plan,
+    ) -> Self {
+        Self {
+            evidence,
+            judge,
+            events,
+            stop: stop.clone(),
+            planned: plan.cells(),
+            reused: plan.reused(),
+            exit: Exit::Passed,
+            verdicts: Vec::new(),
+            session: None,
+            problem: None,
+        }
+    }
+
+    fn event(&self, event: Event) {
+        // Nobody may be listening; the run does not depend on it.
+        let _ = self.events.send(event);
+    }
+
+    fn reused(&mut self, plan: &Plan) {
+        for finished in plan.gates.iter().flat_map(|g| &g.cells).filter_map(|c| c.reused.as_ref()) {
+            if finished.rejudged && self.problem.is_none() {
+                let record = Record::Verdict(Box::new(finished.verdict.clone()));
+                if let Err(error) = self.evidence.put(&record) {
+                    self.fail(error.into());
+                }
+            }
+            self.judged(finished.verdict.clone(), true);
+        }
+    }
+
+    async fn drive(&mut self, options: RunOptions, plan: Plan) -> Result<(), RunError> {
+        let setup = |what: &str| {
+            let what = what.to_owned();
+            move |source| RunError::Setup { what, source }
+        };
+        become_subreaper().map_err(setup("become the reaper of its workers' children"))?;
+        Scratch::clear_stale(&options.shared_memory);
+        let _watchers =
+            Watchers::start(&options, &self.stop).map_err(setup("watch for signals"))?;
+        let started = now();
+        let (sender, mut receiver) = unbounded_channel();
+        let (pythons, absent) = self.environments(&options, &plan).await;
+        let places = to_do(&plan);
+        let context = Rc::new(Context {
+            options,
+            plan,
+            pythons,
+            absent,
+            stop: self.stop.clone(),
+            sender,
+            batteries: RefCell::default(),
+        });
+        let mut desk = Desk::open(&context)?;
+        session::qualify(&context, &mut desk, &places).await;
+        let timed = places.iter().any(|place| kind(&context, *place) == GateKind::Baseline);
+        let custody = self.custody(&context, if timed { Hold::Alone } else { Hold::Shared }).await;
+        let (controls, ceilings) = match &custody {
+            Ok(_) if timed => timing::controls(&context, &mut desk, self.judge).await,
+            _ => Default::default(),
+        };
+        desk.close().await;
+        self.drain(&context, &mut receiver);
+        if self.stop.requested() {
+            return Ok(());
+        }
+        let batteries = context.batteries.borrow().clone();
+        let record = session::record(&context.options, started, batteries, controls, ceilings);
+        self.open_session(record);
+        self.not_run(&context, &places, custody.as_ref().err());
+        self.correctness(&context, &places, &mut receiver).await?;
+        if custody.is_ok() {
+            self.timing(&context, &places, &mut receiver).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the environments of the providers that have cells to be done.
+    async fn environments(
+        &mut self,
+        options: &RunOptions,
+        plan: &Plan,
+    ) -> (BTreeMap<ProviderId, Option<std::path::PathBuf>>, BTreeMap<ProviderId, String>) {
+        let mut environments = Environments::default();
+        let (mut pythons, mut absent) = (BTreeMap::new(), BTreeMap::new());
+        for id in needed(options, plan) {
+            let progress = |progress: Progress| self.step(progress);
+            let home = &plan.homes[&id];
+            match environments.ready(home, options, &self.stop, &progress).await {
+                Ok(python) => {
+                    pythons.insert(id, python);
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    self.event(Event::ProviderAbsent {
+                        provider: id.clone(),
+                        reason: reason.clone(),
+                    });
+                    absent.insert(id, reason);
+                }
+            }
+        }
+        (pythons, absent)
+    }
+
+    async fn custody(&self, context: &Context, hold: Hold) -> Result<Custody, CustodyError> {
+        let options = &context.options;
+        Custody::wait(&options.custody, "cpu", hold, options.limits.custody_wait, &self.stop).await
+    }
+
+    fn open_session(&mut self, record: SessionRecord) {
+        match self.evidence.put(&Record::Session(Box::new(record.clone()))) {
+            Ok(digest) => self.session = Some((digest, record)),
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    /// Cells whose candidate is absent, or which need a device that another run holds.
+    fn not_run(&mut self, context: &Rc<Context>, places: &[Place], held: Option<&CustodyError>) {
+        for place in places {
+            let gate = &context.plan.gates[place.gate];
+            let candidate = &gate.cells[place.cell].candidate;
+            let reason = match (context.absent.get(candidate), held) {
+                (Some(reason), _) => format!("{candidate} is not available: {reason}"),
+                (None, Some(error)) if gate.gate.header.kind == GateKind::Baseline => {
+                    format!("time cannot be measured: {error}")
+                }
+                _ if !matches!(
+                    gate.gate.header.kind,
+                    GateKind::Correctness | GateKind::Baseline
+                ) =>
+                {
+                    format!("this version runs no {} gates", gate.gate.header.kind)
+                }
+                _ => continue,
+            };
+            self.done(context, plain(context, *place, Observation::NotRun { reason }));
+        }
+    }
+
+    async fn correctness(
+        &mut self,
+        context: &Rc<Context>,
+        places: &[Place],
+        receiver: &mut UnboundedReceiver<Message>,
+    ) -> Result<(), RunError> {
+        let batches = batches(context, places);
+        let jobs = context.options.jobs.clamp(1, batches.len().max(1));
+        let queue = Rc::new(RefCell::new(batches));
+        if queue.borrow().is_empty() {
+            return Ok(());
+        }
+        let mut executors = tokio::task::JoinSet::new();
+        for _ in 0..jobs {
+            executors.spawn_local(executor(Rc::clone(context), Rc::clone(&queue)));
+        }
+        self.listen(context, receiver, &mut executors).await
+    }
+
+    async fn timing(
+        &mut self,
+        context: &Rc<Context>,
+        places: &[Place],
+        receiver: &mut UnboundedReceiver<Message>,
+    ) -> Result<(), RunError> {
+        let groups = timing::groups(context, places);
+        if groups.is_empty() || self.stop.requested() {
+            return Ok(());
+        }
+        let mut executors = tokio::task::JoinSet::new();
+        executors.spawn_local(timing::executor(Rc::clone(context), groups));
+        self.listen(context, receiver, &mut executors).await
+    }
+
+    /// Takes messages until every executor is gone.
+    async fn listen(
+        &mut self,
+        context: &Rc<Context>,
+        receiver: &mut UnboundedReceiver<Message>,
+        executors: &mut tokio::task::JoinSet<Result<(), RunError>>,
+    ) -> Result<(), RunError> {
+        let mut problem = None;
+        loop {
+            tokio::select! {
+                biased;
+                Some(message) = receiver.recv() => self.message(context, message),
+                joined = executors.join_next() => match joined {
+                    None => break,
+                    Some(Ok(Ok(()))) => {}
+                    Some(Ok(Err(error))) => problem = Some(error),
+                    Some(Err(error)) => problem = Some(RunError::Setup {
+                        what: "keep an executor alive".to_owned(),
+                        source: std::io::Error::other(error),
+                    }),
+                },
+            }
+        }
+        self.drain(context, receiver);
+        problem.map_or(Ok(()), Err)
+    }
+
+    fn drain(&mut self, context: &Rc<Context>, receiver: &mut UnboundedReceiver<Message>) {
+        while let Ok(message) = receiver.try_recv() {
+            self.message(context, message);
+        }
+    }
+
+    fn message(&mut self, context: &Rc<Context>, message: Message) {
+        match message {
+            Message::Started(place) => {
+                let gate = &context.plan.gates[place.gate];
+                let planned = &gate.cells[place.cell];
+                self.event(Event::CellStarted {
+                    gate: gate.gate.header.id.clone(),
+                    cell: gate.cell(planned).key.clone(),
+                    provider: planned.candidate.clone(),
+                });
+            }
+            Message::Done(draft) => self.done(context, *draft),
+            Message::Step(progress) => self.step(progress),
+            Message::Warning(message) => self.event(Event::Warning { message }),
+        }
+    }
+
+    fn step(&self, progress: Progress) {
+        self.event(match progress {
+            Progress::Started(step) => Event::StepStarted { step },
+            Progress::Finished { step, outcome, elapsed } => {
+                let elapsed_ms = elapsed.as_secs_f64() * 1e3;
+                Event::StepFinished { step, outcome, elapsed_ms }
+            }
+        });
+    }
+
+    /// Writes a cell's record, judges it, writes the verdict. After a write error nothing more is written.
+    fn done(&mut self, context: &Rc<Context>, draft: Draft) {
+        if self.problem.is_some() {
+            return;
+        }
+        if let Err(error) = self.write(context, draft) {
+            self.fail(error);
+        }
+    }
+
+    fn write(&mut self, context: &Rc<Context>, mut draft: Draft) -> Result<(), RunError> {
+        let Some((session_digest, session)) = &self.session else { return Ok(()) };
+        let place = draft.place;
+        let gate = &context.plan.gates[place.gate];
+        let planned = &gate.cells[place.cell];
+        let absent = || Sight::Plain(Observation::NotRun { reason: String::new() });
+        let (observation, samples): (Observation, Option<Samples>) =
+            match std::mem::replace(&mut draft.seen, absent()) {
+                Sight::Plain(observation) => (observation, None),
+                Sight::Timed(timed) => {
+                    let blob = self.evidence.put_samples(&timed.samples)?;
+                    let (observation, samples) = timed.observation(blob);
+                    (observation, Some(samples))
+                }
+            };
+        let cell = record(draft, observation, gate, planned, (session_digest, session));
+        let record = Record::Cell(Box::new(cell));
+        let digest = self.evidence.put(&record)?;
+        let Record::Cell(cell) = record else { return Ok(()) };
+        let verdict = self.judge.judge(&Seen {
+            evidence: &digest,
+            record: &cell,
+            samples: samples.as_ref(),
+            session,
+        });
+        self.evidence.put(&Record::Verdict(Box::new(verdict.clone())))?;
+        self.judged(verdict, false);
+        Ok(())
+    }
+
+    fn judged(&mut self, verdict: VerdictBody, reused: bool) {
+        self.event(Event::CellFinished(CellFinished {
+            gate: verdict.gate.clone(),
+            cell: verdict.cell.clone(),
+            provider: verdict.provider.clone(),
+            verdict: verdict.verdict,
+            required: verdict.required,
+            reasons: verdict.reasons.clone(),
+            comparisons: verdict.comparisons.clone(),
+            evidence: verdict.evidence.clone(),
+            reused,
+        }));
+        self.verdicts.push(verdict);
+    }
+
+    fn fail(&mut self, problem: RunError) {
+        self.exit = self.exit.worst(problem.exit());
+        self.problem.get_or_insert(problem);
+        self.stop.request();
+    }
+
+    fn finish(mut self, begun: Instant) -> Outcome {
+        if self.planned == 0 {
+            self.exit = self.exit.worst(Exit::NothingSelected);
+        } else if !self.verdicts.is_empty() {
+            self.exit = self.exit.worst(total(&self.verdicts).exit);
+        }
+        if self.verdicts.len() < self.planned {
+            // Stopped before the end, by a signal or by the time budget.
+            self.exit = self.exit.worst(Exit::Interrupted);
+        }
+        let passed = self.verdicts.iter().filter(|v| v.verdict == Verdict::Pass).count();
+        self.event(Event::Finished {
+            passed: passed as u64,
+            not_passed: (self.verdicts.len() - passed) as u64,
+            exit: self.exit,
+            elapsed_ms: begun.elapsed().as_secs_f64() * 1e3,
+        });
+        Outcome {
+            exit: self.exit,
+            verdicts: self.verdicts,
+            planned: self.planned,
+            reused: self.reused,
+            session: self.session.map(|(digest, _)| digest),
+            problem: self.problem,
+        }
+    }
+}
+
+/// Tasks that ask the run to stop; they end with the run.
+struct Watchers(Vec<tokio::task::JoinHandle<()>>);
+
+impl Watchers {
+    fn start(options: &RunOptions, stop: &Stop) -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut tasks = Vec::new();
+        if options.handle_signals {
+            for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+                let (mut signal, stop) = (signal(kind)?, stop.clone());
+                tasks.push(tokio::task::spawn_local(async move {
+                    signal.recv().await;
+                    stop.request();
+                }));
+            }
+        }
+        if let Some(budget) = options.time_budget {
+            let stop = stop.clone();
+            tasks.push(tokio::task::spawn_local(async move {
+                tokio::time::sleep(budget).await;
+                stop.request();
+            }));
+        }
+        Ok(Self(tasks))
+    }
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// A draft that says one thing only.
+fn plain(context: &Context, place: Place, observation: Observation) -> Draft {
+    let gate = &context.plan.gates[place.gate];
+    let candidate = &gate.cells[place.cell].candidate;
+    Draft {
+        place,
+        candidate: context.facts(candidate, None),
+        baselines: Vec::new(),
+        checker: context.facts(&context.options.checker, None),
+        posed: PosedFacts::default(),
+        attempts: Vec::new(),
+        seen: Sight::Plain(observation),
+        witness: BTreeMap::new(),
+    }
+}
+
+fn kind(context: &Context, place: Place) -> GateKind {
+    context.plan.gates[place.gate].gate.header.kind
+}
+
+/// Every cell that has no evidence to be used again.
+fn to_do(plan: &Plan) -> Vec<Place> {
+    let places = |(gate, planned): (usize, &crate::PlannedGate)| {
+        let open = planned.cells.iter().enumerate().filter(|(_, cell)| cell.reused.is_none());
+        open.map(|(cell, _)| Place { gate, cell }).collect::<Vec<_>>()
+    };
+    plan.gates.iter().enumerate().flat_map(places).collect()
+}
+
+/// Providers that take part in cells to be done.
+fn needed(options: &RunOptions, plan: &Plan) -> BTreeSet<ProviderId> {
+    let mut needed = BTreeSet::from([options.checker.clone()]);
+    for gate in &plan.gates {
+        let open = gate.cells.iter().filter(|cell| cell.reused.is_none());
+        let candidates: BTreeSet<_> = open.map(|cell| cell.candidate.clone()).collect();
+        if !candidates.is_empty() && gate.gate.header.kind == GateKind::Baseline {
+            needed.extend(gate.gate.header.baselines.iter().cloned());
+        }
+        needed.extend(candidates);
+    }
+    needed
+}
+
+/// Correctness cells by gate and candidate, in as many parts as there are executors, where that is worth a process.
+fn batches(context: &Context, places: &[Place]) -> VecDeque<Batch> {
+    const WORTH_A_PROCESS: usize = 16;
+    let mut groups: BTreeMap<(usize, ProviderId), Vec<Place>> = BTreeMap::new();
+    for place in places {
+        let candidate = &context.plan.gates[place.gate].cells[place.cell].candidate;
+        let runs = !context.absent.contains_key(candidate);
+        if kind(context, *place) == GateKind::Correctness && runs {
+            groups.entry((place.gate, candidate.clone())).or_default().push(*place);
+        }
+    }
+    let mut batches = VecDeque::new();
+    for ((_, candidate), places) in groups {
+        let parts = places.len().div_ceil(WORTH_A_PROCESS).clamp(1, context.options.jobs.max(1));
+        let losses = Rc::new(Counter::new(0));
+        for part in 0..parts {
+            let places = places.iter().copied().skip(part).step_by(parts).collect();
+            batches.push_back(Batch {
+                candidate: candidate.clone(),
+                places,
+                losses: Rc::clone(&losses),
+            });
+        }
+    }
+    batches
+}

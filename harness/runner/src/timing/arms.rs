@@ -1,0 +1,127 @@
+//! Turns to arms and to the column blob.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proofhouse_gate::stats::{median, summarize};
+use proofhouse_schema::evidence::{Arm, Finding, Summary};
+use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::protocol::Phase;
+use proofhouse_schema::real::Real;
+use proofhouse_schema::samples::{Sample, Samples};
+use proofhouse_schema::units::Nanos;
+
+use super::party::Turn;
+
+/// A turn with who took it.
+#[derive(Debug, Clone)]
+pub(super) struct TakenTurn {
+    pub(super) provider: ProviderId,
+    pub(super) replicate: u32,
+    pub(super) turn: Turn,
+    /// Whether its buffers were renewed or its outputs published: such turns take longer here than the worker's
+    /// account says, for a good reason.
+    pub(super) published: bool,
+}
+
+/// Findings on a provider in a replicate that no single turn shows.
+pub(super) type Distrusted = BTreeMap<(ProviderId, u32), Vec<Finding>>;
+
+/// One arm per provider and replicate; absent providers have none.
+pub(super) fn arms(
+    turns: &[TakenTurn],
+    distrusted: &Distrusted,
+    absent: &BTreeMap<ProviderId, String>,
+) -> Vec<Arm> {
+    let keys: BTreeSet<(u32, &ProviderId)> = turns
+        .iter()
+        .filter(|taken| !absent.contains_key(&taken.provider))
+        .map(|taken| (taken.replicate, &taken.provider))
+        .collect();
+    keys.into_iter()
+        .map(|(replicate, provider)| {
+            let own: Vec<&TakenTurn> = turns
+                .iter()
+                .filter(|t| t.replicate == replicate && t.provider == *provider)
+                .collect();
+            let more = distrusted.get(&(provider.clone(), replicate));
+            arm(provider, replicate, &own, more.map_or(&[], Vec::as_slice))
+        })
+        .collect()
+}
+
+fn arm(provider: &ProviderId, replicate: u32, turns: &[&TakenTurn], more: &[Finding]) -> Arm {
+    let mut blocks: Vec<&&TakenTurn> =
+        turns.iter().filter(|t| t.turn.measured.phase == Phase::Turn).collect();
+    blocks.sort_by_key(|t| t.turn.measured.block);
+    let per_call = |t: &TakenTurn| -> Vec<f64> {
+        let calls = f64::from(t.turn.measured.calls.max(1));
+        t.turn.measured.elapsed_ns.iter().map(|elapsed| elapsed / calls).collect()
+    };
+    let all: Vec<f64> = blocks.iter().flat_map(|t| per_call(t)).collect();
+    let medians = blocks.iter().map(|t| Real(median(&per_call(t)).unwrap_or(f64::NAN))).collect();
+    let mut invalid: Vec<Finding> = more.to_vec();
+    invalid.extend(turns.iter().flat_map(|t| t.turn.invalid.iter().cloned()));
+    let calls: BTreeSet<u32> = blocks.iter().map(|t| t.turn.measured.calls).collect();
+    if calls.len() > 1 {
+        let detail = format!("turns of different calls a sample: {calls:?}");
+        invalid.push(Finding { code: "calls-changed".to_owned(), detail });
+    }
+    // Renewing and publishing lie outside the worker's account of samples; its wall time stands in for it there.
+    let walls = blocks.iter().fold((0.0, 0.0), |(ours, theirs), t| {
+        let measured = &t.turn.measured;
+        let account = measured.timed.0 + measured.untimed.0;
+        let account = if t.published { account.max(measured.wall.0) } else { account };
+        (ours + t.turn.supervisor.0, theirs + account)
+    });
+    Arm {
+        provider: provider.clone(),
+        replicate,
+        calls: calls.first().copied().unwrap_or(0),
+        sets: blocks.first().map_or(0, |t| t.turn.measured.sets),
+        block_median_ns: medians,
+        positions: blocks.iter().map(|t| t.turn.measured.position).collect(),
+        summary: summarize(&all).unwrap_or_else(|_| nothing()),
+        supervisor_wall_ns: Nanos(walls.0),
+        worker_wall_ns: Nanos(walls.1),
+        invalid,
+    }
+}
+
+/// The summary of no samples: it cannot be mistaken for a time.
+fn nothing() -> Summary {
+    let none = Real(f64::NAN);
+    Summary {
+        count: 0,
+        min_ns: none,
+        p10_ns: none,
+        p50_ns: none,
+        p90_ns: none,
+        max_ns: none,
+        mean_ns: none,
+        cv: none,
+    }
+}
+
+/// Every sample in the order taken, warm-up samples tagged; absent providers have none.
+pub(super) fn samples(turns: &[TakenTurn], absent: &BTreeMap<ProviderId, String>) -> Samples {
+    let taking = |taken: &&TakenTurn| !absent.contains_key(&taken.provider);
+    let ids: BTreeSet<&ProviderId> = turns.iter().filter(taking).map(|t| &t.provider).collect();
+    let providers: Vec<ProviderId> = ids.into_iter().cloned().collect();
+    let mut rows = Vec::new();
+    for taken in turns.iter().filter(taking) {
+        let measured = &taken.turn.measured;
+        let provider = providers.iter().position(|id| *id == taken.provider).unwrap_or(0);
+        // Profiles and designs are far smaller than these types; the bounds are the blob's.
+        let sample = |elapsed_ns: &f64| Sample {
+            provider: provider as u16,
+            replicate: taken.replicate as u16,
+            block: measured.block as u16,
+            position: measured.position as u8,
+            measured: measured.phase == Phase::Turn,
+            calls: measured.calls,
+            elapsed_ns: *elapsed_ns,
+        };
+        rows.extend(measured.elapsed_ns.iter().map(sample));
+    }
+    Samples { providers, rows }
+}

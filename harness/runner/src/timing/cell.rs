@@ -1,0 +1,428 @@
+//! One cell in one replicate: pose, prepare, warm, blocks of turns, and the outputs of timed calls.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use proofhouse_gate::stats::{balanced_blocks, block_orders};
+use proofhouse_schema::evidence::{Attempt, Finding, Observation, Outcome, Pass, Purpose};
+use proofhouse_schema::gate::{CaseSpec, TimingRule};
+use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::protocol::{Measure, Phase, Poison, Posed, Request};
+
+use super::arms::{Distrusted, TakenTurn};
+use super::identical::{Memory, remembers};
+use super::interrupted;
+use super::party::{NoTurn, Party};
+use crate::attempt::{Answer, Loss, sentence};
+use crate::checker::{CheckerFault, PoseOf};
+use crate::context::{Context, Desk};
+use crate::correctness::{blank, prepare};
+use crate::draft::Place;
+use crate::provider::declines;
+
+/// Warm-up samples that a worker may take at most.
+const WARM_SAMPLES: u32 = 256;
+
+/// What is known of a cell so far.
+#[derive(Debug)]
+pub(super) struct CellState {
+    pub(super) place: Place,
+    pub(super) posed: Option<Posed>,
+    pub(super) turns: Vec<TakenTurn>,
+    pub(super) timed: BTreeMap<ProviderId, Vec<Pass>>,
+    /// Baselines that take no part in this cell, and why.
+    pub(super) absent: BTreeMap<ProviderId, String>,
+    pub(super) distrusted: Distrusted,
+    /// Lost checkers.
+    pub(super) attempts: Vec<Attempt>,
+    /// What the cell came to, if it is no measurement.
+    pub(super) over: Option<Observation>,
+}
+
+impl CellState {
+    pub(super) fn new(place: Place) -> Self {
+        Self {
+            place,
+            posed: None,
+            turns: Vec::new(),
+            timed: BTreeMap::new(),
+            absent: BTreeMap::new(),
+            distrusted: Distrusted::new(),
+            attempts: Vec::new(),
+            over: None,
+        }
+    }
+
+    pub(super) fn distrust(&mut self, provider: &ProviderId, replicate: u32, finding: &Finding) {
+        let key = (provider.clone(), replicate);
+        self.distrusted.entry(key).or_default().push(finding.clone());
+    }
+
+    /// A process was lost: the candidate's ends the cell, a baseline's makes it absent. True when the cell is over.
+    pub(super) fn lost(&mut self, who: &ProviderId, candidate: &ProviderId, loss: &Loss) -> bool {
+        if interrupted(loss) {
+            return true;
+        }
+        if who == candidate {
+            self.over = Some(Observation::Errored {
+                ending: loss.ending(),
+                provider: who.clone(),
+                detail: loss.to_string(),
+            });
+            return true;
+        }
+        self.absent.insert(who.clone(), format!("errored ({}): {loss}", sentence(&loss.ending())));
+        false
+    }
+}
+
+/// How a round ended.
+pub(super) enum RoundEnd {
+    /// All that could be measured is.
+    Done,
+    /// The run was interrupted.
+    Interrupted,
+    /// The checker failed.
+    Checker(CheckerFault),
+}
+
+/// Why a round stops here.
+enum Halt {
+    /// The cell is over; its state says how.
+    Over,
+    Interrupted,
+    Checker(CheckerFault),
+}
+
+impl From<CheckerFault> for Halt {
+    fn from(fault: CheckerFault) -> Self {
+        match fault {
+            CheckerFault::Lost(Loss::Interrupted) => Halt::Interrupted,
+            fault => Halt::Checker(fault),
+        }
+    }
+}
+
+/// One cell in one replicate.
+pub(super) struct Round<'a> {
+    pub(super) context: &'a Rc<Context>,
+    pub(super) desk: &'a mut Desk,
+    pub(super) rule: &'a TimingRule,
+    pub(super) candidate: &'a ProviderId,
+    pub(super) replicate: u32,
+    pub(super) seed: u64,
+    /// Whether the check for remembered results is made here.
+    pub(super) identical: bool,
+}
+
+impl Round<'_> {
+    pub(super) async fn run(mut self, state: &mut CellState, parties: &mut [Party]) -> RoundEnd {
+        let case = self.context.case(state.place).clone();
+        let end = self.measure(&case, state, parties).await;
+        let forgotten = self.forget(state, parties).await;
+        match (end, forgotten) {
+            (Err(Halt::Interrupted), _) => RoundEnd::Interrupted,
+            (Err(Halt::Checker(fault)), _) | (_, Err(fault)) => RoundEnd::Checker(fault),
+            (Ok(()) | Err(Halt::Over), Ok(())) => RoundEnd::Done,
+        }
+    }
+
+    async fn measure(
+        &mut self,
+        case: &CaseSpec,
+        state: &mut CellState,
+        parties: &mut [Party],
+    ) -> Result<(), Halt> {
+        for party in parties.iter_mut() {
+            if state.absent.contains_key(&party.id) {
+                continue;
+            }
+            let warmed = self.bind(case, state, party).await;
+            self.settle(state, party, warmed).await?;
+        }
+        let taking: Vec<usize> =
+            (0..parties.len()).filter(|i| !state.absent.contains_key(&parties[*i].id)).collect();
+        if taking.len() < 2 {
+            // Nobody to compare with: the judge says so from the absent baselines.
+            return Ok(());
+        }
+        let blocks = balanced_blocks(taking.len(), self.context.options.profile.blocks as usize);
+        let Ok(orders) = block_orders(taking.len(), blocks, self.seed) else { return Ok(()) };
+        let published = (self.seed >> 8) as usize % blocks;
+        for (block, order) in orders.iter().enumerate() {
+            for (position, symbol) in order.iter().enumerate() {
+                let party = &mut parties[taking[*symbol]];
+                if state.absent.contains_key(&party.id) {
+                    continue;
+                }
+                let at = At {
+                    block: block as u32,
+                    position: position as u32,
+                    publish: block == published,
+                };
+                let turn = self.turn(case, state, party, at).await;
+                self.settle(state, party, turn).await?;
+            }
+        }
+        if self.identical {
+            for index in taking {
+                let party = &mut parties[index];
+                if !state.absent.contains_key(&party.id) {
+                    let checked = self.identical_inputs(case, state, party).await;
+                    self.settle(state, party, checked).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns what befell a party into the cell's state, or stops the round.
+    async fn settle(
+        &mut self,
+        state: &mut CellState,
+        party: &mut Party,
+        step: Result<(), Trouble>,
+    ) -> Result<(), Halt> {
+        match step {
+            Ok(()) => Ok(()),
+            Err(Trouble::Checker(fault)) => Err(fault.into()),
+            Err(Trouble::Lost(loss)) => {
+                let over = state.lost(&party.id, self.candidate, &loss);
+                party.lose(&loss).await;
+                match (interrupted(&loss), over) {
+                    (true, _) => Err(Halt::Interrupted),
+                    (false, true) => Err(Halt::Over),
+                    (false, false) => Ok(()),
+                }
+            }
+            Err(Trouble::Declined(reason)) if party.id == *self.candidate => {
+                state.over = Some(Observation::Unsupported { reason });
+                Err(Halt::Over)
+            }
+            Err(Trouble::Failed(detail)) if party.id == *self.candidate => {
+                state.over = Some(Observation::Errored {
+                    ending: proofhouse_schema::evidence::Ending::Protocol,
+                    provider: party.id.clone(),
+                    detail,
+                });
+                Err(Halt::Over)
+            }
+            Err(Trouble::Declined(reason) | Trouble::Failed(reason)) => {
+                state.absent.insert(party.id.clone(), reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// The case's name for a provider, on both sides.
+    fn name(&self, place: Place, id: &ProviderId) -> String {
+        format!("t{}-{}-{id}", place.gate, place.cell)
+    }
+
+    async fn pose(
+        &mut self,
+        case: &CaseSpec,
+        state: &mut CellState,
+        id: &ProviderId,
+        contents: u32,
+    ) -> Result<Posed, Trouble> {
+        let name = self.name(state.place, id);
+        let (checker, scratch) = self.desk.parts()?;
+        let file = scratch.file(&name);
+        let pose =
+            PoseOf { case: &name, spec: case, file: &file, poison: Poison::A, contents, row: None };
+        let posed = checker.pose(pose).await?;
+        state.posed.get_or_insert_with(|| posed.clone());
+        Ok(posed)
+    }
+
+    /// Pose, prepare, warm up.
+    async fn bind(
+        &mut self,
+        case: &CaseSpec,
+        state: &mut CellState,
+        party: &mut Party,
+    ) -> Result<(), Trouble> {
+        let hello = party.live()?.hello();
+        if let Some(reason) = declines(hello, case) {
+            return Err(Trouble::Declined(reason));
+        }
+        if !hello.capabilities.measure {
+            return Err(Trouble::Declined(
+                "it does not measure: the native timer is missing".to_owned(),
+            ));
+        }
+        let posed = self.pose(case, state, &party.id, 0).await?;
+        let name = self.name(state.place, &party.id);
+        let request = prepare(&name, case, posed);
+        match party.live()?.ask_case(request, &name).await? {
+            Answer::Done => {}
+            Answer::Unsupported(reason) => return Err(Trouble::Declined(reason)),
+            Answer::Refused(error) => {
+                let detail =
+                    format!("it refused a valid case: {} of {}", error.kind, error.argument);
+                return Err(Trouble::Failed(detail));
+            }
+            Answer::Failed(detail) => return Err(Trouble::Failed(detail)),
+        }
+        let warm = Measure { samples: WARM_SAMPLES, ..self.request(&name, Phase::Warm) };
+        self.take(state, party, warm).await
+    }
+
+    fn request(&self, name: &str, phase: Phase) -> Measure {
+        let profile = &self.context.options.profile;
+        Measure {
+            case: name.to_owned(),
+            phase,
+            block: 0,
+            position: 0,
+            samples: profile.samples,
+            min_sample_ns: profile.min_sample_us * 1e3,
+            cache: self.rule.contract.cache,
+            footprint: 0,
+            publish: false,
+            slowdown: 0.0,
+            refresh: false,
+        }
+    }
+
+    async fn take(
+        &mut self,
+        state: &mut CellState,
+        party: &mut Party,
+        request: Measure,
+    ) -> Result<(), Trouble> {
+        let published = request.publish || request.refresh;
+        let turn = party.measure(request).await?;
+        let (provider, replicate) = (party.id.clone(), self.replicate);
+        state.turns.push(TakenTurn { provider, replicate, turn, published });
+        Ok(())
+    }
+
+    /// One turn. In the drawn block the buffers are renewed first, so that a result which was remembered by address
+    /// or from the last call is wrong, and the outputs of the last timed call go to the checker.
+    async fn turn(
+        &mut self,
+        case: &CaseSpec,
+        state: &mut CellState,
+        party: &mut Party,
+        at: At,
+    ) -> Result<(), Trouble> {
+        let name = self.name(state.place, &party.id);
+        let refresh = at.publish && party.live()?.hello().capabilities.refresh;
+        if at.publish {
+            let contents = if refresh { 1 + self.replicate } else { 0 };
+            self.pose(case, state, &party.id, contents).await?;
+        }
+        let request = Measure {
+            block: at.block,
+            position: at.position,
+            publish: at.publish,
+            refresh,
+            ..self.request(&name, Phase::Turn)
+        };
+        self.take(state, party, request).await?;
+        if !at.publish {
+            return Ok(());
+        }
+        let (checker, _) = self.desk.parts()?;
+        let judged = checker.judge(&name, Vec::new()).await?;
+        let mut pass = blank(Purpose::Timed, Outcome::Ran);
+        pass.outputs = judged.outputs;
+        pass.findings = judged.findings;
+        pass.digests = judged.digests;
+        state.timed.entry(party.id.clone()).or_default().push(pass);
+        Ok(())
+    }
+
+    /// Runs the case on contents never seen and again on the same, by turns; the second must not be much faster.
+    async fn identical_inputs(
+        &mut self,
+        case: &CaseSpec,
+        state: &mut CellState,
+        party: &mut Party,
+    ) -> Result<(), Trouble> {
+        let name = self.name(state.place, &party.id);
+        let mut memory = Memory::default();
+        for pair in 0..Memory::PAIRS + 1 {
+            for again in [false, true] {
+                self.pose(case, state, &party.id, 100 + pair).await?;
+                let request = Request::Check { case: name.clone(), checked: false };
+                let begun = std::time::Instant::now();
+                match party.live()?.ask_case(request, &name).await? {
+                    Answer::Done => memory.add(pair, again, begun.elapsed()),
+                    other => {
+                        return Err(Trouble::Failed(format!("an untimed run answered {other:?}")));
+                    }
+                }
+            }
+        }
+        if let Some(finding) = remembers(&memory) {
+            state.distrust(&party.id, self.replicate, &finding);
+        }
+        Ok(())
+    }
+
+    /// Forgets the cell on both sides.
+    async fn forget(
+        &mut self,
+        state: &mut CellState,
+        parties: &mut [Party],
+    ) -> Result<(), CheckerFault> {
+        for party in parties {
+            let name = self.name(state.place, &party.id);
+            if let Some(worker) = party.worker.as_mut() {
+                let request = Request::Release { case: name.clone() };
+                if let Err(loss) = worker.ask_case(request, &name).await {
+                    if !interrupted(&loss) {
+                        state.lost(&party.id, self.candidate, &loss);
+                    }
+                    party.lose(&loss).await;
+                }
+            }
+            let Ok((checker, scratch)) = self.desk.parts() else { continue };
+            let posed = scratch.file(&name).exists();
+            scratch.remove(&name);
+            if posed {
+                checker.release(&name).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct At {
+    block: u32,
+    position: u32,
+    publish: bool,
+}
+
+/// What befell a party.
+enum Trouble {
+    Lost(Loss),
+    Declined(String),
+    Failed(String),
+    Checker(CheckerFault),
+}
+
+impl From<Loss> for Trouble {
+    fn from(loss: Loss) -> Self {
+        Trouble::Lost(loss)
+    }
+}
+
+impl From<CheckerFault> for Trouble {
+    fn from(fault: CheckerFault) -> Self {
+        Trouble::Checker(fault)
+    }
+}
+
+impl From<NoTurn> for Trouble {
+    fn from(none: NoTurn) -> Self {
+        match none {
+            NoTurn::Lost(loss) => Trouble::Lost(loss),
+            NoTurn::Declined(detail) => Trouble::Failed(detail),
+        }
+    }
+}
