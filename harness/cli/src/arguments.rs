@@ -1,0 +1,293 @@
+//! What people type. Nothing is resolved here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use proofhouse_runner::Shard;
+use proofhouse_schema::ids::ProfileId;
+
+const AFTER: &str = "\
+Examples:
+  proofhouse run                          the default suite: every gate, profile quick
+  proofhouse run --filter 'rms_norm BF16' one operator in one dtype
+  proofhouse run --profile full --shard 1/4
+  proofhouse query \"SELECT gate, verdict, count(*) FROM verdicts GROUP BY ALL\"
+  proofhouse verify                       re-hash every record and judge it again
+
+Exit codes (of several, the first in this list):
+  110 write error   96 set-up or bad declaration   102 worker protocol   100 failed
+  103 invalid   105 errored   106 unqualified   101 inconclusive   104 required gate not run
+  4 nothing selected   130 interrupted   2 usage   0 all required gates passed";
+
+/// Proves GPU kernels: runs declared gates over kernels and named providers, keeps evidence, judges fail-closed.
+#[derive(Debug, Parser)]
+#[command(name = "proofhouse", version, after_help = AFTER, max_term_width = 110)]
+pub struct Arguments {
+    /// Where things are and how they are shown.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// The project: a folder with gates/ and baselines/ [default: the nearest one above the current folder]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// The gates folder [default: ROOT/gates]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub gates: Option<PathBuf>,
+    /// A further provider: a folder with a provider.toml (may be given more than once)
+    #[arg(long = "provider", global = true, value_name = "DIR")]
+    pub providers: Vec<PathBuf>,
+    /// The evidence folder [default: ROOT/evidence]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub evidence: Option<PathBuf>,
+    /// The reports folder [default: ROOT/reports]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub reports: Option<PathBuf>,
+    /// When to use color
+    #[arg(long, global = true, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    pub color: ColorChoice,
+}
+
+/// When to use color.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Say what is here, what is missing, and what to do about it
+    Doctor,
+    /// List gates and their cells
+    List(ListArguments),
+    /// Say what a run would do, and what it would use again (the same as run --dry-run)
+    Plan(RunArguments),
+    /// Run gates, write evidence, judge, and draw the report
+    Run(RunArguments),
+    /// Merge another evidence folder into this one, after verifying it
+    Import(ImportArguments),
+    /// Re-hash every record, follow the logs, and judge the stored evidence again
+    Verify,
+    /// Answer SQL from the evidence
+    Query(QueryArguments),
+    /// Draw a report from the evidence: HTML, Markdown and JUnit
+    Report(ReportArguments),
+    /// Plant faults and exploits, and show that every checker finds them
+    Selftest(SelftestArguments),
+    /// Write or check the JSON Schemas and the catalog that are committed
+    Schema(SchemaArguments),
+    /// Measure the tool itself: planning, start-up, ingest, query, report
+    Bench(BenchArguments),
+    /// Print a shell completion script
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the man page
+    Man,
+}
+
+/// How a verb prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What `list` takes.
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// Show every cell too
+    #[arg(long)]
+    pub cells: bool,
+    /// The profile
+    #[arg(long, default_value = "quick")]
+    pub profile: ProfileId,
+    /// For people, or JSON lines
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    pub format: Output,
+}
+
+/// What `run` and `plan` take.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  proofhouse run --filter rms_norm --filter rows=8
+  proofhouse run --provider ../my-kernels/provider --filter my-kernels
+  proofhouse run --profile claim --time-budget 9m    stops in time; the same command goes on
+  proofhouse run --format json | jq 'select(.event==\"cell_finished\") | .verdict'")]
+pub struct RunArguments {
+    /// How much is measured: quick (exploratory), full (qualified) or claim
+    #[arg(long, default_value = "quick")]
+    pub profile: ProfileId,
+    /// Take cells with all of these words in `GATE CELL PROVIDER`; every --filter must hold
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Vec<String>,
+    /// Take part I of N
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Correctness cells at a time; timing always runs alone [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: Option<u16>,
+    /// Use evidence again where nothing has changed, by content digest (this is the default)
+    #[arg(long, conflicts_with = "fresh")]
+    pub resume: bool,
+    /// Measure everything again
+    #[arg(long)]
+    pub fresh: bool,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Stop after this long and keep what finished, e.g. 90s, 9m, 1h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub time_budget: Option<std::time::Duration>,
+    /// Ask no package registry; providers whose environment is not there yet are not run
+    #[arg(long)]
+    pub offline: bool,
+    /// Draw no report at the end
+    #[arg(long)]
+    pub no_report: bool,
+    /// The seed that orders and samples are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// For people, or a stream of events as JSON lines
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    pub format: Output,
+}
+
+/// What `import` takes.
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// The evidence folder to merge
+    pub from: PathBuf,
+}
+
+/// What `query` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Tables: evidence, attempts, samples, verdicts, comparisons, sessions, claims (DESCRIBE evidence shows columns)
+
+Examples:
+  proofhouse query \"SELECT gate, verdict, count(*) FROM verdicts GROUP BY ALL ORDER BY ALL\"
+  proofhouse query --format parquet --output samples.parquet \"SELECT * FROM samples\"")]
+pub struct QueryArguments {
+    /// One statement that reads
+    pub sql: String,
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t = RowFormat::Table)]
+    pub format: RowFormat,
+    /// Write to a file (needed for parquet)
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RowFormat {
+    /// Aligned columns.
+    Table,
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON object a line.
+    Json,
+    /// Apache Parquet, into a file.
+    Parquet,
+}
+
+/// What `report` takes.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// The title
+    #[arg(long, default_value = "Proofhouse")]
+    pub title: String,
+    /// The files' name, without its ending [default: REPORTS/report]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// What `selftest` takes.
+#[derive(Debug, Args)]
+pub struct SelftestArguments {
+    /// Only exploits whose name holds this
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Write no record of it
+    #[arg(long)]
+    pub no_record: bool,
+}
+
+/// What `schema` takes.
+#[derive(Debug, Args)]
+pub struct SchemaArguments {
+    /// Write the files (else they are compared, and a difference is a failure)
+    #[arg(long)]
+    pub write: bool,
+}
+
+/// What `bench` takes.
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    /// Only benchmarks whose name holds this
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+}
+
+/// `90s`, `9m`, `1h`.
+fn time(text: &str) -> Result<std::time::Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor = match unit {
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err(format!("unit {unit:?}: s, m and h are accepted")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "expected a number and s, m or h".to_owned())?;
+    match number.checked_mul(factor) {
+        Some(seconds) if seconds > 0 => Ok(std::time::Duration::from_secs(seconds)),
+        _ => Err("expected more than no time, and less than eternity".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("9m").unwrap().as_secs(), 540);
+        assert_eq!(time("90").unwrap().as_secs(), 90);
+        for bad in ["", "0", "m", "9d", "-1s", "99999999999999999999s"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_help_tells_every_exit_code() {
+        for exit in proofhouse_schema::exit::Exit::ALL {
+            let code = exit.code().to_string();
+            assert!(AFTER.split_whitespace().any(|word| word == code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! How a command can fail, and the exit code of each.
+
+use std::io;
+use std::path::PathBuf;
+
+use proofhouse_evidence::EvidenceError;
+use proofhouse_gate::declare::DeclarationErrors;
+use proofhouse_report::PlotError;
+use proofhouse_runner::RunError;
+use proofhouse_schema::exit::Exit;
+use proofhouse_store::StoreError;
+
+/// A command failed. Its chain is printed once, in `main`.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// No project above the current folder.
+    #[error("no folder with gates/ at or above {start}; go into a project, or give --root DIR", start = .start.display())]
+    NoProject {
+        /// Where the search began.
+        start: PathBuf,
+    },
+    /// A folder that is asked for is not there.
+    #[error("{what} {path} is not there", path = .path.display())]
+    NoFolder {
+        /// What it is.
+        what: &'static str,
+        /// The path.
+        path: PathBuf,
+    },
+    /// Declarations are bad; they are rendered with excerpts.
+    #[error("declarations are not valid")]
+    Declarations(DeclarationErrors),
+    /// An unknown profile.
+    #[error("profile {found:?} is not declared in profiles.toml: declared are {known}")]
+    Profile {
+        /// What was asked for.
+        found: String,
+        /// What there is.
+        known: String,
+    },
+    /// Two providers with one id.
+    #[error("provider {id} is declared twice: in {first} and in {second}", first = .first.display(), second = .second.display())]
+    TwoProviders {
+        /// The id.
+        id: String,
+        /// One folder.
+        first: PathBuf,
+        /// The other folder.
+        second: PathBuf,
+    },
+    /// A binary that belongs beside this one is missing.
+    #[error("{path} is not there; `cargo house setup` builds it", path = .path.display())]
+    NoBinary {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The evidence folder.
+    #[error(transparent)]
+    Evidence(#[from] EvidenceError),
+    /// The run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The index.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A plot.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+    /// A file that is written.
+    #[error("{path}: cannot be written", path = .path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file that is read.
+    #[error("{path}: cannot be read", path = .path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Wrong usage that the parser cannot see.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl CliError {
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Write { .. } | Self::Plot(_) => Exit::WriteError,
+            Self::Evidence(error) => match error {
+                EvidenceError::Full { .. }
+                | EvidenceError::ReadOnly { .. }
+                | EvidenceError::Exists { .. }
+                | EvidenceError::Io { .. } => Exit::WriteError,
+                EvidenceError::Locked { .. } => Exit::Setup,
+                _ => Exit::Failed,
+            },
+            Self::Run(error) => error.exit(),
+            Self::Store(StoreError::Unwritable { .. } | StoreError::Output { .. }) => Exit::WriteError,
+            _ => Exit::Setup,
+        }
+    }
+}

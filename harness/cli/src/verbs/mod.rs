@@ -1,0 +1,54 @@
+//! One file per verb.
+
+mod bench;
+mod doctor;
+mod import;
+mod index;
+mod list;
+mod query;
+mod report;
+mod run;
+mod schema;
+mod selftest;
+mod text;
+mod verify;
+
+use proofhouse_schema::exit::Exit;
+
+use crate::arguments::{Arguments, Verb};
+use crate::error::CliError;
+use crate::project::Project;
+use crate::terminal::print;
+
+/// The tool's name and version, as records hold it.
+pub const TOOL: &str = concat!("proofhouse ", env!("CARGO_PKG_VERSION"));
+
+/// Prints to stdout.
+fn out(text: &str) -> Result<(), CliError> {
+    print(text).map_err(|source| CliError::Write { path: "standard output".into(), source })
+}
+
+/// Does what was asked.
+///
+/// # Errors
+/// [`CliError`]; its exit code is [`CliError::exit`].
+pub fn dispatch(arguments: Arguments) -> Result<Exit, CliError> {
+    let Arguments { common, verb } = arguments;
+    let project = || Project::find(&common);
+    match verb {
+        Verb::Doctor => doctor::doctor(&common),
+        Verb::List(list) => list::list(&project()?, &common, &list),
+        Verb::Plan(run) => run::plan(&project()?, &common, &run),
+        Verb::Run(run) if run.dry_run => run::plan(&project()?, &common, &run),
+        Verb::Run(run) => run::run(&project()?, &common, &run),
+        Verb::Import(import) => import::import(&project()?, &import),
+        Verb::Verify => verify::verify(&project()?, &common),
+        Verb::Query(query) => query::query(&project()?, &query),
+        Verb::Report(report) => report::report(&project()?, &report),
+        Verb::Selftest(selftest) => selftest::selftest(&project()?, &common, &selftest),
+        Verb::Schema(schema) => schema::schema(&project()?, &schema),
+        Verb::Bench(bench) => bench::bench(&project()?, &common, &bench),
+        Verb::Completions { shell } => text::completions(shell),
+        Verb::Man => text::man(),
+    }
+}

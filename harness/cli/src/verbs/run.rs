@@ -1,0 +1,231 @@
+//! `run` and `plan`.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
+
+use proofhouse_evidence::{Folder, now, utc_stamp};
+use proofhouse_runner::ports::{FolderEvidence, GateJudge};
+use proofhouse_runner::{
+    Filter, Limits, Outcome, Plan, Reuse, RunOptions, Selection, SessionFacts, Stop,
+};
+use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::exit::Exit;
+use proofhouse_schema::ids::{ProviderId, WriterId};
+use proofhouse_store::Selection as Rows;
+
+use super::doctor::timer_library;
+use super::index::indexed;
+use super::report::{heading, write};
+use super::{TOOL, out};
+use crate::arguments::{Common, Output, RunArguments};
+use crate::error::CliError;
+use crate::project::{Project, binaries, cache};
+use crate::terminal::{Paint, Progress, Sink, Table, summary, tell};
+
+/// Says what a run would do, and does nothing.
+pub fn plan(project: &Project, common: &Common, asked: &RunArguments) -> Result<Exit, CliError> {
+    let options = options(project, asked)?;
+    let evidence = FolderEvidence::read_only(Folder::new(&project.evidence))?;
+    let plan = proofhouse_runner::plan(&options, &evidence)?;
+    match asked.format {
+        Output::Json => out(&plan_lines(&plan))?,
+        Output::Human => out(&plan_table(&plan, Paint::stdout(common.color)))?,
+    }
+    Ok(if plan.cells() == 0 { Exit::NothingSelected } else { Exit::Passed })
+}
+
+fn plan_lines(plan: &Plan) -> String {
+    let mut text = String::new();
+    for gate in &plan.gates {
+        for cell in &gate.cells {
+            let value = serde_json::json!({
+                "gate": gate.gate.header.id, "cell": gate.cell(cell).key,
+                "candidate": cell.candidate, "required": gate.required(),
+                "reused": cell.reused.as_ref().map(|f| f.evidence.to_string()),
+            });
+            text.push_str(&format!("{value}\n"));
+        }
+    }
+    text
+}
+
+fn plan_table(plan: &Plan, paint: Paint) -> String {
+    let mut table = Table::new(&["gate", "kind", ">cells", ">to run", ">used again", ">excluded"]);
+    for gate in &plan.gates {
+        let reused = gate.cells.iter().filter(|cell| cell.reused.is_some()).count();
+        table.row(vec![
+            gate.gate.header.id.to_string(),
+            gate.gate.header.kind.to_string(),
+            gate.cells.len().to_string(),
+            (gate.cells.len() - reused).to_string(),
+            reused.to_string(),
+            gate.gate.exclusions.len().to_string(),
+        ]);
+    }
+    let (cells, reused) = (plan.cells(), plan.reused());
+    let total = format!(
+        "\n{cells} cells: {} to run, {reused} with evidence that is used again\n",
+        cells - reused
+    );
+    table.render(|head| paint.faint(head)) + &total
+}
+
+/// Runs gates, writes evidence, judges, draws the report.
+pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<Exit, CliError> {
+    let begun = Instant::now();
+    let options = options(project, asked)?;
+    let profile = options.profile.id.clone();
+    let writer = options.facts.writer.clone();
+    let mut evidence = FolderEvidence::open(Folder::new(&project.evidence), &writer)?;
+    let sink: Box<dyn Sink> = match asked.format {
+        Output::Json => Box::new(Progress::json()),
+        Output::Human => Box::new(Progress::new(Paint::stderr(common.color))),
+    };
+    let outcome = drive(options, &mut evidence, sink)?;
+    drop(evidence);
+    if let Some(problem) = &outcome.problem {
+        crate::explain_chain(problem, Paint::stderr(common.color));
+    }
+    if outcome.planned == 0 {
+        tell("nothing was selected: `proofhouse list --cells` shows what there is");
+        return Ok(outcome.exit.worst(Exit::NothingSelected));
+    }
+    if !asked.no_report {
+        let title = format!("Proofhouse, profile {profile}");
+        show(project, common, asked, &outcome, &title)?;
+    }
+    if asked.format == Output::Human {
+        let code = outcome.exit.code();
+        let meaning = outcome.exit.meaning();
+        let seconds = begun.elapsed().as_secs_f64();
+        out(&format!("{meaning} (exit {code}), {seconds:.1} s\n"))?;
+    }
+    Ok(outcome.exit)
+}
+
+fn drive(
+    options: RunOptions,
+    evidence: &mut FolderEvidence,
+    mut sink: Box<dyn Sink>,
+) -> Result<Outcome, CliError> {
+    let (events, received) = channel();
+    let teller = thread::spawn(move || {
+        for event in received {
+            sink.event(&event);
+        }
+    });
+    let outcome = proofhouse_runner::run(options, evidence, &GateJudge, &Stop::new(), &events);
+    drop(events);
+    // The teller only prints: if it panicked, the evidence is written all the same.
+    let _ = teller.join();
+    Ok(outcome?)
+}
+
+/// Brings the index up to date, draws the report of this run, and prints the tables.
+fn show(
+    project: &Project,
+    common: &Common,
+    asked: &RunArguments,
+    outcome: &Outcome,
+    title: &str,
+) -> Result<(), CliError> {
+    let store = indexed(project)?;
+    let records: Vec<Digest> = outcome.verdicts.iter().map(|v| v.evidence.clone()).collect();
+    let model = store.report(Rows::Records(&records), heading(title))?;
+    let base = project.reports.join(format!("run-{}", asked.profile));
+    let paths = write(&model, &base)?;
+    if asked.format == Output::Human {
+        out(&format!("\n{}", summary(&model, Paint::stdout(common.color))))?;
+        let shown: Vec<String> = paths.iter().map(|path| project.shown(path)).collect();
+        let (reused, all) = (outcome.reused, outcome.verdicts.len());
+        out(&format!(
+            "\n{all} cells judged, {reused} from evidence used again\nreport    {}\nevidence  {}\n",
+            shown.join("  "),
+            project.shown(&project.evidence)
+        ))?;
+    }
+    Ok(())
+}
+
+/// What a run is asked to do: everything that is read from the environment is read here.
+pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, CliError> {
+    let declared = project.declared(&asked.profile)?;
+    let binaries = binaries()?;
+    let cache = cache();
+    Ok(RunOptions {
+        gates: declared.gates,
+        gates_folder: project.gates.clone(),
+        profile: declared.profile,
+        providers: declared.providers,
+        checker: checker()?,
+        timer_library: timer_library(&binaries),
+        binaries,
+        custody: custody(),
+        cache,
+        shared_memory: PathBuf::from("/dev/shm"),
+        selection: Selection {
+            filters: asked.filter.iter().cloned().map(Filter::Text).collect(),
+            shard: asked.shard,
+        },
+        reuse: if asked.fresh { Reuse::Fresh } else { Reuse::ByContent },
+        jobs: asked.jobs.map_or_else(cores, usize::from),
+        seed: asked.seed,
+        limits: Limits::default(),
+        facts: facts(project)?,
+        environment: environment(),
+        offline: asked.offline,
+        time_budget: asked.time_budget,
+        handle_signals: true,
+    })
+}
+
+/// The checker's provider id.
+///
+/// # Errors
+/// Never: the id follows its grammar.
+pub fn checker() -> Result<ProviderId, CliError> {
+    ProviderId::new("oracle").map_err(|error| CliError::Usage(error.to_string()))
+}
+
+/// Runs of one machine exclude each other here, whatever project they belong to.
+pub fn custody() -> PathBuf {
+    env::temp_dir().join("proofhouse-custody")
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Variables that are text; attempts get only the allow-listed ones.
+pub fn environment() -> BTreeMap<String, String> {
+    env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// What is known of this session before it starts.
+pub fn facts(project: &Project) -> Result<SessionFacts, CliError> {
+    Ok(SessionFacts {
+        writer: writer_id()?,
+        tool: TOOL.to_owned(),
+        host: proofhouse_provenance::host(),
+        source: proofhouse_provenance::source(&project.root),
+        command: env::args().enumerate().map(|(i, a)| if i == 0 { "proofhouse".to_owned() } else { a }).collect(),
+    })
+}
+
+/// This machine's salted id and the time.
+///
+/// # Errors
+/// Never: the parts follow the grammar.
+pub fn writer_id() -> Result<WriterId, CliError> {
+    let machine = proofhouse_provenance::machine_id();
+    let machine = machine.known().map_or("unknown", |id| &id[..8]);
+    WriterId::new(format!("w{machine}-{}", utc_stamp(now())))
+        .map_err(|error| CliError::Usage(error.to_string()))
+}
