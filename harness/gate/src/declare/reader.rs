@@ -44,6 +44,11 @@ impl Sink {
         self.errors.push(DeclarationError { file, span, fault, related: Some(related) });
     }
 
+    /// How many faults were noted.
+    pub(crate) fn len(&self) -> usize {
+        self.errors.len()
+    }
+
     /// Whether anything was noted.
     pub(crate) fn is_empty(&self) -> bool {
         self.errors.is_empty()

@@ -108,7 +108,8 @@ impl<'a> Resolver<'a> {
         }
         let excluded = |at: usize| reasons[at].is_some();
         if (0..drafts.len()).all(excluded) {
-            let accepted = "every cell is excluded, or there is none".to_owned();
+            let accepted =
+                "every cell of this gate is excluded: keep one, or remove the gate".to_owned();
             self.sink.push(0..0, Fault::Empty { what: "cells in this gate", accepted });
             return None;
         }
@@ -246,6 +247,9 @@ impl<'a> Resolver<'a> {
     }
 
     fn refuse_dtypes_without_baseline(&mut self, dtypes: &[Sited<Dtype>]) {
+        if self.spec.baselines.iter().any(|id| !self.bindings.providers.contains_key(&id.value)) {
+            return;
+        }
         let runs: BTreeSet<Dtype> = self
             .spec
             .baselines
@@ -290,6 +294,9 @@ impl<'a> Resolver<'a> {
             .collect();
         if let Some(file) = &cells.file {
             self.infer(operator, file, &mut axes)?;
+        }
+        if written.iter().any(|name| !names.contains(&name.value)) {
+            return None;
         }
         let missing: Vec<String> =
             names.iter().filter(|n| !axes.contains_key(*n)).cloned().collect();
@@ -470,6 +477,9 @@ impl<'a> Resolver<'a> {
         self.check_names("dimension of this operator", &written, &names);
         let dims: BTreeMap<String, u64> =
             refusals.dims.iter().map(|(name, extent)| (name.value.clone(), extent.value)).collect();
+        if written.iter().any(|name| !names.contains(&name.value)) {
+            return;
+        }
         let missing: Vec<String> =
             names.iter().filter(|n| !dims.contains_key(*n)).cloned().collect();
         if !missing.is_empty() {
@@ -516,12 +526,16 @@ impl<'a> Resolver<'a> {
     fn refuse_duplicates(&mut self, drafts: &[Draft]) {
         let mut seen: HashMap<&str, Vec<&Draft>> = HashMap::with_capacity(drafts.len());
         let profiles: Vec<&ProfileId> = self.bindings.profiles.keys().collect();
+        // One error per pair of tables: two overlapping axes share many cells.
+        let mut told: BTreeSet<(usize, usize)> = BTreeSet::new();
         for draft in drafts {
             let before = seen.entry(draft.key.as_str()).or_default();
             let clash = before.iter().find(|other| {
                 profiles.iter().any(|id| other.in_profile(id) && draft.in_profile(id))
             });
-            if let Some(other) = clash {
+            if let Some(other) = clash
+                && told.insert((other.span.start, draft.span.start))
+            {
                 let related = (other.span.clone(), "declared first here".to_owned());
                 let fault = Fault::DuplicateCell { key: draft.key.clone() };
                 self.sink.push_related(draft.span.clone(), fault, related);
@@ -535,8 +549,9 @@ impl<'a> Resolver<'a> {
         let mut reasons = vec![None; drafts.len()];
         let spec = self.spec;
         for exclude in &spec.exclude {
+            let before = self.sink.len();
             self.check_exclusion(operator, exclude);
-            let mut used = false;
+            let mut used = self.sink.len() > before;
             for (draft, reason) in drafts.iter().zip(&mut reasons) {
                 if matches(exclude, &draft.case) {
                     used = true;

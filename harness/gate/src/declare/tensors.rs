@@ -88,7 +88,10 @@ fn solve(expression: &str, extent: u64, dims: &mut BTreeMap<String, u64>) -> Res
             dims.insert(name, rest / factor);
             Ok(())
         }
-        _ => Err(format!("{extent} elements in the file where the operator has {expression}")),
+        (None, _) => {
+            Err(format!("its extent is {extent} in the file, and {expression} is {constant}"))
+        }
+        _ => Err(format!("its extent is {extent} in the file, which {expression} cannot be")),
     }
 }
 

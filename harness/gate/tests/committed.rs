@@ -1,0 +1,155 @@
+//! What is generated is what is committed, and what is committed resolves.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use proofhouse_gate::declare::{
+    Bindings, DeclarationErrors, Declarations, DiskFolder, Fault, Style, parse_profiles,
+    parse_provider, read_catalog,
+};
+use proofhouse_schema::gate::{GateKind, ResolvedGate};
+use proofhouse_schema::ids::{ProfileId, ProviderId};
+use proofhouse_schema::provider::Provider;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn committed_schemas_are_the_generated_ones() {
+    for (path, text) in proofhouse_gate::schemas() {
+        let committed = std::fs::read_to_string(repository().join(&path)).unwrap_or_default();
+        assert!(
+            committed == text,
+            "{path} is stale: cargo run -p proofhouse-gate --example regenerate"
+        );
+    }
+}
+
+fn accepted(errors: &DeclarationErrors) -> Vec<String> {
+    let found = errors.0.iter().find_map(|error| match &error.fault {
+        Fault::UnknownKey { accepted, .. } => Some(accepted.clone()),
+        _ => None,
+    });
+    let mut keys = found.expect("an unknown key");
+    keys.sort();
+    keys
+}
+
+fn properties(schema: &serde_json::Value, definition: Option<&str>) -> Vec<String> {
+    let object = definition.map_or(schema, |name| &schema["$defs"][name]);
+    let mut keys: Vec<String> =
+        object["properties"].as_object().expect("properties").keys().cloned().collect();
+    keys.sort();
+    keys
+}
+
+#[test]
+fn the_schemas_have_the_keys_that_the_reader_reads() {
+    let schemas: BTreeMap<String, serde_json::Value> = proofhouse_gate::schemas()
+        .into_iter()
+        .map(|(path, text)| (path, serde_json::from_str(&text).unwrap()))
+        .collect();
+    let gate = &schemas["gates/schema/gate.schema.json"];
+    let of_gate = |text: &str| {
+        accepted(
+            &support::resolve(&support::folder("a/b.toml", text.as_bytes()), "quick").unwrap_err(),
+        )
+    };
+    assert_eq!(of_gate("no-such-key = 1\n"), properties(gate, None));
+    let tables = [
+        ("[[cells]]\nno-such-key = 1\n", "CellsTable"),
+        ("[[exclude]]\nno-such-key = 1\n", "ExcludeTable"),
+        ("[[exclude]]\nreason = \"\"\nwhen = { no-such-key = 1 }\n", "WhenTable"),
+        ("[refusals]\nno-such-key = 1\n", "RefusalsTable"),
+        ("[timing]\nno-such-key = 1\n", "TimingTable"),
+    ];
+    for (text, definition) in tables {
+        assert_eq!(of_gate(text), properties(gate, Some(definition)), "{definition}");
+    }
+    let profiles = parse_profiles("p", b"[quick]\nno-such-key = 1\n").unwrap_err();
+    let schema = &schemas["gates/schema/profiles.schema.json"];
+    assert_eq!(accepted(&profiles), properties(schema, Some("ProfileTable")));
+    let provider = parse_provider("p", b"no-such-key = 1\n").unwrap_err();
+    assert_eq!(
+        accepted(&provider),
+        properties(&schemas["gates/schema/provider.schema.json"], None)
+    );
+}
+
+fn committed_providers() -> BTreeMap<ProviderId, Provider> {
+    let mut providers = BTreeMap::new();
+    for entry in std::fs::read_dir(repository().join("baselines")).unwrap() {
+        let path = entry.unwrap().path().join("provider.toml");
+        if let Ok(bytes) = std::fs::read(&path) {
+            let provider = parse_provider(&path.display().to_string(), &bytes)
+                .unwrap_or_else(|errors| panic!("{}", errors.render(Style::Plain)));
+            let folder = path.parent().and_then(Path::file_name).unwrap();
+            assert_eq!(folder, provider.id.as_str(), "a provider's folder has its name");
+            providers.insert(provider.id.clone(), provider);
+        }
+    }
+    providers
+}
+
+fn committed(profile: &str) -> Vec<ResolvedGate> {
+    let files = DiskFolder(repository().join("gates"));
+    let shown = |errors: DeclarationErrors| -> ! { panic!("{}", errors.render(Style::Plain)) };
+    let declarations = Declarations::load(&files).unwrap_or_else(|errors| shown(errors));
+    let catalog = read_catalog(&files).unwrap_or_else(|errors| shown(errors));
+    let bindings = Bindings {
+        catalog: &catalog,
+        providers: &committed_providers(),
+        profiles: &declarations.profiles,
+        files: &files,
+    };
+    declarations
+        .resolve(&bindings, &ProfileId::new(profile).unwrap())
+        .unwrap_or_else(|errors| shown(errors))
+}
+
+fn count(gates: &[ResolvedGate], kind: GateKind) -> usize {
+    gates
+        .iter()
+        .filter(|gate| gate.header.kind == kind)
+        .map(|gate| gate.cells.len() * gate.header.candidates.len())
+        .sum()
+}
+
+#[test]
+fn committed_gates_resolve_in_every_profile() {
+    let quick = committed("quick");
+    assert!(count(&quick, GateKind::Correctness) <= 900, "the default suite must stay quick");
+    assert!(count(&quick, GateKind::Baseline) <= 80, "the default suite must stay quick");
+    for profile in ["full", "claim"] {
+        let more = committed(profile);
+        for kind in [GateKind::Correctness, GateKind::Baseline] {
+            assert!(count(&more, kind) > count(&quick, kind), "{profile} {kind}");
+        }
+    }
+}
+
+#[test]
+fn every_operator_of_the_catalog_has_both_required_gates() {
+    let catalog = read_catalog(&DiskFolder(repository().join("gates"))).unwrap();
+    let gates = committed("quick");
+    for operator in catalog.operators.keys() {
+        for name in ["correctness", "baseline"] {
+            let id = format!("{operator}.{name}");
+            assert!(gates.iter().any(|gate| gate.header.id.as_str() == id), "{id}");
+        }
+    }
+}
+
+#[test]
+fn every_committed_gate_names_its_schema_for_editors() {
+    let files = DiskFolder(repository().join("gates"));
+    for path in proofhouse_gate::declare::FileSource::list(&files).unwrap() {
+        if path.ends_with(".toml") {
+            let text = std::fs::read_to_string(files.0.join(&path)).unwrap();
+            assert!(text.starts_with("#:schema "), "{path}");
+        }
+    }
+}
