@@ -1,6 +1,6 @@
 """The `inductor` provider: each operator as one function under torch.compile, compiled for the case's shape when it is
 prepared. The whole function must compile: a break in the graph is an error, and so is a case for which nothing was
-compiled. Outputs are stored by the compiled code itself.
+compiled. Outputs are stored by the compiled code itself. provider.toml says which operators and dtypes are left out.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ from torch_tensors import F8_MAX, SMALLEST_SCALE, over, use_threads  # noqa: E40
 SHAPES = 4096  # specializations of one function; the default of 8 is fewer than a gate has cells
 dynamo.config.recompile_limit = dynamo.config.cache_size_limit = SHAPES
 dynamo.config.accumulated_recompile_limit = dynamo.config.accumulated_cache_size_limit = 8 * SHAPES
-inductor.emulate_precision_casts = True  # the contract's roundings to the activation dtype stay
+inductor.emulate_precision_casts = True  # roundings to the activation dtype stay, where the CPU code generator heeds it
 
 
 def normed(x, eps):
@@ -30,13 +30,6 @@ def normed(x, eps):
 def rms_norm(x, w, y, *, eps):
     """y = x / rms(x) * w."""
     y.copy_(normed(x, eps) * w.float())
-
-
-def add_rms_norm(x, residual, w, *, eps):
-    """residual += x; x = residual / rms(residual) * w."""
-    total = x + residual
-    residual.copy_(total)
-    x.copy_(normed(total, eps) * w.float())
 
 
 def rms_norm_dynamic_fp8(x, w, q, scale, residual=None, *, eps):
@@ -98,7 +91,6 @@ def min_p(logits, p):
 
 OPERATORS = {
     rms_norm: (("x", "w", "y"), ("eps",)),
-    add_rms_norm: (("x", "residual", "w"), ("eps",)),
     rms_norm_dynamic_fp8: (("x", "w", "q", "scale"), ("eps",)),
     silu_and_mul: (("x", "y"), ()),
     greedy_logprob: (("logits", "token", "logprob", "rank"), ()),
@@ -148,6 +140,6 @@ def witness():
 
 
 if __name__ == "__main__":
-    dtypes = {topk_logprobs: ["F32"]}
+    dtypes = {function: ["F32"] for function in (rms_norm_dynamic_fp8, silu_and_mul, topk_logprobs)}
     operators = {f.__name__: (dtypes.get(f, ["F32", "F16", "BF16"]), binder(f)) for f in OPERATORS}
     serve("inductor", operators, torch.__version__, packages=("torch", "numpy"), witness=witness)

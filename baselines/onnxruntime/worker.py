@@ -1,4 +1,4 @@
-"""The `onnxruntime` provider: each operator as an ONNX graph on the CPU, with inputs and outputs bound to the case's memory.
+"""The `onnxruntime` provider: each operator as an ONNX graph on the CPU, bound to the case's memory.
 
 The graphs are the fastest of the forms that were tried on one core: the fused SimplifiedLayerNormalization for norms,
 Add in front of it rather than SkipSimplifiedLayerNormalization (half its time), TopK with k = 1 rather than ArgMax,

@@ -70,7 +70,8 @@ def make(operator, dtype, rows, width, seed=0, params=None, logits=None):
     elif operator == "topk_logprobs":
         lists = (rows, params.setdefault("k", 8) + 1)
         tensors = {"logits": ("in", dtype, logits), "selected": selected}
-        tensors.update(ids=("out", "I64", np.zeros(lists, np.int64)), logprobs=("out", "F32", np.zeros(lists, np.float32)))
+        tensors["ids"] = ("out", "I64", np.zeros(lists, np.int64))
+        tensors["logprobs"] = ("out", "F32", np.zeros(lists, np.float32))
         tensors["rank"] = ("out", "I64", i64)
     elif operator == "min_p":
         p = np.resize(np.array([0, 1, 1 / 16, 0.3], np.float32), rows)
@@ -192,6 +193,7 @@ def _allowed(case, name, dtype, right):
 def _outside_the_ends(case, values):
     _, dtype, x = case["tensors"]["x"]
     gate, up = np.split(decode(x, dtype), 2, axis=-1)
-    ends = [rounded(rounded(gate / (1 + np.exp(-gate)) * slack, dtype) * up, dtype) for slack in (1 - 2**-21, 1 + 2**-21)]
+    silu, slack = gate / (1 + np.exp(-gate)), 2.0**-21
+    ends = [rounded(rounded(silu * factor, dtype) * up, dtype) for factor in (1 - slack, 1 + slack)]
     inside = (values >= np.minimum(*ends)) & (values <= np.maximum(*ends))
     return 0.0 if inside.all() else float((~inside).sum() + 1)
