@@ -149,8 +149,7 @@ fn project(common: &Common) -> Vec<Finding> {
         let shown = format!("{} cannot be written", project.evidence.display());
         missing(State::Needed, "evidence folder", shown, "give --evidence DIR")
     });
-    let profile = "quick".parse().map_err(|_| CliError::Usage("quick is a profile id".to_owned()));
-    match profile.and_then(|profile| project.declared(&profile)) {
+    match project.declared(&super::quick_arguments().profile) {
         Ok(declared) => {
             let cells: usize = declared.gates.iter().map(|gate| gate.cells.len()).sum();
             found.push(here("gates", format!("{} gates, {cells} cells in quick", declared.gates.len())));

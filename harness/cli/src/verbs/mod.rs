@@ -13,15 +13,25 @@ mod selftest;
 mod text;
 mod verify;
 
+use clap::Parser as _;
 use proofhouse_schema::exit::Exit;
 
-use crate::arguments::{Arguments, Verb};
+use crate::arguments::{Arguments, RunArguments, Verb};
 use crate::error::CliError;
 use crate::project::Project;
 use crate::terminal::print;
 
 /// The tool's name and version, as records hold it.
 pub const TOOL: &str = concat!("proofhouse ", env!("CARGO_PKG_VERSION"));
+
+/// What `run` takes when nothing is said.
+fn quick_arguments() -> RunArguments {
+    let Ok(Arguments { verb: Verb::Run(run), .. }) = Arguments::try_parse_from(["proofhouse", "run"])
+    else {
+        unreachable!("`proofhouse run` is well formed");
+    };
+    run
+}
 
 /// Prints to stdout.
 fn out(text: &str) -> Result<(), CliError> {

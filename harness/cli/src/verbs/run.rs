@@ -10,7 +10,7 @@ use std::time::Instant;
 use proofhouse_evidence::{Folder, now, utc_stamp};
 use proofhouse_runner::ports::{FolderEvidence, GateJudge};
 use proofhouse_runner::{
-    Filter, Limits, Outcome, Plan, Reuse, RunOptions, Selection, SessionFacts, Stop,
+    Filter, Limits, Outcome, Plan, Reuse, RunError, RunOptions, Selection, SessionFacts, Stop,
 };
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::exit::Exit;
@@ -29,7 +29,7 @@ use crate::terminal::{Paint, Progress, Sink, Table, summary, tell};
 /// Says what a run would do, and does nothing.
 pub fn plan(project: &Project, common: &Common, asked: &RunArguments) -> Result<Exit, CliError> {
     let options = options(project, asked)?;
-    let evidence = FolderEvidence::read_only(Folder::new(&project.evidence))?;
+    let evidence = FolderEvidence::read(Folder::new(&project.evidence)).map_err(RunError::from)?;
     let plan = proofhouse_runner::plan(&options, &evidence)?;
     match asked.format {
         Output::Json => out(&plan_lines(&plan))?,
@@ -80,7 +80,7 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
     let options = options(project, asked)?;
     let profile = options.profile.id.clone();
     let writer = options.facts.writer.clone();
-    let mut evidence = FolderEvidence::open(Folder::new(&project.evidence), &writer)?;
+    let mut evidence = FolderEvidence::open(Folder::new(&project.evidence), &writer).map_err(RunError::from)?;
     let sink: Box<dyn Sink> = match asked.format {
         Output::Json => Box::new(Progress::json()),
         Output::Human => Box::new(Progress::new(Paint::stderr(common.color))),
