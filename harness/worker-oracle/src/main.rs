@@ -14,7 +14,7 @@ enum MainError {
     #[error("this process cannot be closed to debuggers")]
     Dumpable(#[source] std::io::Error),
     #[error("the catalog cannot be written")]
-    Catalog(#[source] CheckerError),
+    Catalog(#[source] Box<CheckerError>),
     #[error("the catalog cannot be printed")]
     Print(#[source] std::io::Error),
     #[error("the session ended early")]
@@ -35,7 +35,7 @@ fn run() -> Result<(), MainError> {
     match std::env::args().nth(1).as_deref() {
         None => {}
         Some("--catalog") => {
-            let text = catalog::text().map_err(MainError::Catalog)?;
+            let text = catalog::text().map_err(|error| MainError::Catalog(Box::new(error)))?;
             return std::io::stdout().write_all(text.as_bytes()).map_err(MainError::Print);
         }
         Some(other) => return Err(MainError::Argument(other.to_owned())),

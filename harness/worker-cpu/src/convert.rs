@@ -1,0 +1,73 @@
+//! Types of the harness to types of the contract, and refusals back.
+
+use proofhouse_contract as contract;
+use proofhouse_contract::{Call, ContractError};
+use proofhouse_schema::catalog::ParamValue;
+use proofhouse_schema::dtype::Dtype;
+use proofhouse_schema::protocol::{Prepare, TypedError};
+use proofhouse_worker::Decline;
+
+pub(crate) fn to_dtype(dtype: Dtype) -> contract::Dtype {
+    match dtype {
+        Dtype::F32 => contract::Dtype::F32,
+        Dtype::F16 => contract::Dtype::F16,
+        Dtype::BF16 => contract::Dtype::BF16,
+        Dtype::F8_E4M3 => contract::Dtype::F8E4M3,
+        Dtype::I32 => contract::Dtype::I32,
+        Dtype::I64 => contract::Dtype::I64,
+        Dtype::U8 => contract::Dtype::U8,
+    }
+}
+
+pub(crate) fn from_dtype(dtype: contract::Dtype) -> Dtype {
+    match dtype {
+        contract::Dtype::F32 => Dtype::F32,
+        contract::Dtype::F16 => Dtype::F16,
+        contract::Dtype::BF16 => Dtype::BF16,
+        contract::Dtype::F8E4M3 => Dtype::F8_E4M3,
+        contract::Dtype::I32 => Dtype::I32,
+        contract::Dtype::I64 => Dtype::I64,
+        contract::Dtype::U8 => Dtype::U8,
+    }
+}
+
+/// The call that a case names; nothing but the operator's name is checked.
+///
+/// A whole number for a real parameter is that real number, because JSON does not tell them apart.
+pub(crate) fn to_call(case: &Prepare) -> Result<Call, Decline> {
+    let operator = contract::find_operator(case.operator.as_str())
+        .map_err(|error| Decline::Unsupported(error.to_string()))?;
+    let is_real = |name: &str| {
+        let default = operator.param(name).map(|param| param.default);
+        matches!(default, Some(contract::ParamValue::Float(_)))
+    };
+    let params = case.params.iter().map(|(name, value)| {
+        let value = match *value {
+            ParamValue::Boolean(value) => contract::ParamValue::Bool(value),
+            ParamValue::Integer(value) if is_real(name) => {
+                contract::ParamValue::Float(value as f64)
+            }
+            ParamValue::Integer(value) => contract::ParamValue::Int(value),
+            ParamValue::Float(value) => contract::ParamValue::Float(value),
+        };
+        (name.clone(), value)
+    });
+    let params = params.collect();
+    Ok(Call { operator, dtype: to_dtype(case.dtype), dims: case.dims.clone(), params })
+}
+
+/// The contract's refusal as it travels.
+#[cold]
+pub(crate) fn refused(error: &ContractError) -> Decline {
+    let found = match error.row {
+        Some(row) => format!("{} in row {row}", error.found),
+        None => error.found.clone(),
+    };
+    Decline::Refused(TypedError {
+        kind: error.kind.name().to_owned(),
+        operator: error.operator.to_string(),
+        argument: error.argument.to_string(),
+        found,
+        accepted: error.accepted.clone(),
+    })
+}

@@ -1,0 +1,187 @@
+//! The worker that runs our CPU operators: `kernels/cpu` behind the protocol, provider id `cpu`.
+
+mod convert;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Once;
+
+use proofhouse_contract::{
+    Call, CallPlan, ContractError, ErrorKind, TensorLayout, TensorMut, TensorPlan, TensorView,
+};
+use proofhouse_cpu::Cpu;
+use proofhouse_schema::dtype::Dtype;
+use proofhouse_schema::ids::{OperatorName, ProviderId};
+use proofhouse_schema::protocol::{Capabilities, Prepare};
+use proofhouse_worker::{Decline, Description, Mode, Region, Storage, Tensor, Worker};
+
+use convert::{from_dtype, refused, to_call, to_dtype};
+
+/// The environment variable with the number of threads.
+pub const THREADS_VARIABLE: &str = "PROOFHOUSE_THREADS";
+
+/// The CPU operators as a provider.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CpuWorker {
+    cpu: Cpu,
+    threads: Option<NonZeroUsize>,
+}
+
+impl CpuWorker {
+    /// The operators on the fastest path of this machine, on that many threads (none: one per core).
+    #[must_use]
+    pub fn new(threads: Option<NonZeroUsize>) -> Self {
+        Self { cpu: Cpu::default(), threads }
+    }
+
+    /// Makes the pool on first need, so that the hello does not wait for it.
+    fn make_pool(&self) {
+        static MADE: Once = Once::new();
+        if let Some(threads) = self.threads {
+            MADE.call_once(|| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
+                // It fails only where the process has a pool already, as a test's process may.
+                let _ = pool.build_global();
+            });
+        }
+    }
+}
+
+impl Worker for CpuWorker {
+    fn describe(&self) -> Description {
+        let known = proofhouse_contract::catalog()
+            .iter()
+            .filter(|spec| Cpu::OPERATORS.contains(&spec.name));
+        let operators = known.filter_map(|spec| {
+            let dtypes: Vec<Dtype> = spec.dtypes.iter().map(|dtype| from_dtype(*dtype)).collect();
+            Some((OperatorName::new(spec.name).ok()?, dtypes))
+        });
+        Description {
+            provider: ProviderId::new("cpu").expect("a valid id"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            packages: BTreeMap::new(),
+            operators: operators.collect(),
+            capabilities: Capabilities {
+                measure: true,
+                refusals: true,
+                strided: true,
+                checker: false,
+                refresh: true,
+            },
+        }
+    }
+
+    fn examine(&mut self, case: &Prepare, regions: &[Region]) -> Result<(), Decline> {
+        let call = to_call(case)?;
+        let tensors = case
+            .tensors
+            .iter()
+            .zip(regions)
+            .map(|(tensor, region)| {
+                let spec = call
+                    .operator
+                    .tensor(&tensor.name)
+                    .ok_or_else(|| unknown(&call, &tensor.name))?;
+                let layout = TensorLayout {
+                    dtype: to_dtype(tensor.dtype),
+                    shape: tensor.shape.clone(),
+                    row_stride: region.row_stride,
+                    offset: 0,
+                };
+                let (address, bytes) = (region.address, region.bytes);
+                Ok(TensorPlan { name: spec.name, role: spec.role, layout, address, bytes })
+            })
+            .collect::<Result<Vec<_>, ContractError>>();
+        let tensors = tensors.map_err(|error| refused(&error))?;
+        self.cpu.refuse(&CallPlan { call, tensors }).map_err(|error| refused(&error))
+    }
+
+    fn bind<'a>(
+        &mut self,
+        case: &Prepare,
+        tensors: Vec<Tensor<'a>>,
+    ) -> Result<Box<dyn proofhouse_worker::Call + 'a>, Decline> {
+        self.make_pool();
+        let mut bound = CpuCall {
+            cpu: self.cpu,
+            call: to_call(case)?,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            places: Vec::new(),
+        };
+        for tensor in tensors {
+            let layout = TensorLayout {
+                dtype: to_dtype(tensor.dtype),
+                shape: tensor.shape,
+                row_stride: tensor.row_stride,
+                offset: 0,
+            };
+            match tensor.storage {
+                Storage::Read(bytes) => {
+                    bound.places.push(Place::Input(bound.inputs.len()));
+                    bound.inputs.push(TensorView { layout, bytes });
+                }
+                Storage::Write(bytes) => {
+                    bound.places.push(Place::Output(bound.outputs.len()));
+                    bound.outputs.push(TensorMut { layout, bytes });
+                }
+            }
+        }
+        Ok(Box::new(bound))
+    }
+
+    fn dispatch(&self) -> String {
+        self.cpu.path().name().to_owned()
+    }
+}
+
+fn unknown(call: &Call, tensor: &str) -> ContractError {
+    let names: Vec<_> = call.tensors().map(|spec| spec.name).collect();
+    ContractError::new(call.operator.name, tensor.to_owned(), ErrorKind::Unknown)
+        .found("a tensor of that name")
+        .accepted(names.join(", "))
+}
+
+/// Where a tensor of the case is among the operands.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Input(usize),
+    Output(usize),
+}
+
+/// A call with its operands.
+#[derive(Debug)]
+struct CpuCall<'a> {
+    cpu: Cpu,
+    call: Call,
+    inputs: Vec<TensorView<'a>>,
+    outputs: Vec<TensorMut<'a>>,
+    places: Vec<Place>,
+}
+
+impl proofhouse_worker::Call for CpuCall<'_> {
+    #[inline]
+    fn run(&mut self, mode: Mode) -> Result<(), Decline> {
+        let mode = match mode {
+            Mode::Checked => proofhouse_contract::Mode::Checked,
+            Mode::Unchecked => proofhouse_contract::Mode::Unchecked,
+        };
+        self.cpu
+            .run(&self.call, mode, &self.inputs, &mut self.outputs)
+            .map_err(|error| refused(&error))
+    }
+
+    fn bytes(&self, index: usize) -> &[u8] {
+        match self.places[index] {
+            Place::Input(place) => self.inputs[place].bytes,
+            Place::Output(place) => self.outputs[place].bytes,
+        }
+    }
+
+    fn bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        match self.places[index] {
+            Place::Input(_) => None,
+            Place::Output(place) => Some(self.outputs[place].bytes),
+        }
+    }
+}
