@@ -45,7 +45,10 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
             norm::normalized_tolerance(call)
         }
     },
-    judge: None,
+    judge: Some(|judging| {
+        let sum = judging.expected("residual")?.view();
+        Ok(vec![norm::judge_normalized(judging, "x", &sum)?, judging.compare_by_rule("residual")?])
+    }),
 };
 
 fn oracle(operands: &mut Operands<'_, '_>) -> Result<(), ContractError> {

@@ -1,14 +1,15 @@
 //! What the normalizations have in common.
 
 use crate::call::Call;
-use crate::compare::{Rule, Tolerance};
+use crate::compare::{Comparison, Judging, Rule, Tolerance};
 use crate::dtype::Dtype;
-use crate::error::ErrorKind;
+use crate::error::{ContractError, ErrorKind};
 use crate::refusal::{Mutation, Refusal};
 use crate::rounding;
 use crate::spec::{
     DimSpec, DtypeRule, Extent, ParamSpec, ParamValue, Source, TensorSpec, positive_finite,
 };
+use crate::tensor::TensorView;
 use crate::values::ValueClass;
 
 /// Activation types of the normalizations.
@@ -130,8 +131,45 @@ pub(super) fn normalized_tolerance(call: &Call) -> Tolerance {
         };
     }
     Tolerance {
-        rule: Rule::Within { ulps: 1, abs_floor: 0.0 },
-        reason: "the F32 error is far below a step of the stored type, so only a value next to a midpoint can \
-                 round to the neighbor",
+        rule: Rule::Interval,
+        reason: "the stored value must be the one rounding of some real number within the F32 error (hidden/32 \
+                 steps after the root and 8 more) of the exact one, so only a value next to a midpoint has two \
+                 right answers",
     }
+}
+
+/// Compares a normalized output; `source` holds what was normalized, after any rounding.
+///
+/// # Errors
+/// `Missing` when the call lacks one of the operands.
+pub(super) fn judge_normalized(
+    judging: &Judging<'_>,
+    name: &'static str,
+    source: &TensorView<'_>,
+) -> Result<Comparison, ContractError> {
+    let (dtype, eps) = (judging.call.dtype, judging.call.float("eps")?);
+    if dtype == Dtype::F32 {
+        return judging.compare_by_rule(name);
+    }
+    let relative = statistic_ulps(source.layout.width()) as f64 * 2f64.powi(-24);
+    let floor = 8.0 * Dtype::F32.min_positive();
+    let (mut gains, mut values) = (Vec::new(), Vec::new());
+    judging.input("w")?.read_row(0, &mut gains);
+    // The row at hand and its statistic; rows with the oracle's bits are never asked for.
+    let mut loaded = None;
+    judging.compare(name, |row, column, element| {
+        let inverse = match loaded {
+            Some((known, inverse)) if known == row => inverse,
+            _ => {
+                source.read_row(row, &mut values);
+                inverse_root_mean_square(&values, eps)
+            }
+        };
+        loaded = Some((row, inverse));
+        let exact = values[column as usize] * inverse * gains[column as usize];
+        let slack = exact.abs() * relative + floor;
+        let (low, high) =
+            (rounding::round_to(dtype, exact - slack), rounding::round_to(dtype, exact + slack));
+        low <= element.got && element.got <= high
+    })
 }

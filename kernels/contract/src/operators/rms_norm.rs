@@ -26,7 +26,7 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     constraints: unconstrained,
     oracle,
     tolerance: |call, _| norm::normalized_tolerance(call),
-    judge: None,
+    judge: Some(|judging| Ok(vec![norm::judge_normalized(judging, "y", judging.input("x")?)?])),
 };
 
 const ACTIVATIONS: Source = Source::Values(HugeLimit::SquareSum);
