@@ -16,8 +16,8 @@ use proofhouse_cpu::{Cpu, dispatch_name};
 /// Time spent on each cell.
 const BUDGET: Duration = Duration::from_millis(60);
 
-/// Median time of one call, in nanoseconds, over samples of several calls each.
-fn median_ns(mut call: impl FnMut()) -> f64 {
+/// Lower quartile of the time of one call, in nanoseconds, over samples of several calls each.
+fn quartile_ns(mut call: impl FnMut()) -> f64 {
     call();
     let start = Instant::now();
     call();
@@ -33,7 +33,7 @@ fn median_ns(mut call: impl FnMut()) -> f64 {
         samples.push(start.elapsed().as_nanos() as f64 / f64::from(calls));
     }
     samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
+    samples[samples.len() / 4]
 }
 
 /// Normal-like values by summing uniform ones; scaled by `spread`.
@@ -84,7 +84,7 @@ fn time_call(call: &Call) -> f64 {
     let inputs: Vec<TensorView<'_>> = inputs.iter().map(OwnedTensor::view).collect();
     let mut outputs: Vec<TensorMut<'_>> = outputs.iter_mut().map(OwnedTensor::view_mut).collect();
     let cpu = Cpu::default();
-    median_ns(|| cpu.run(black_box(call), Mode::Unchecked, &inputs, &mut outputs).unwrap())
+    quartile_ns(|| cpu.run(black_box(call), Mode::Unchecked, &inputs, &mut outputs).unwrap())
 }
 
 /// The operator as one would first write it in Rust, on F32 (what an optimizing compiler makes of it).
@@ -93,7 +93,7 @@ fn plain_ns(name: &str, rows: usize, width: usize) -> Option<f64> {
     let w = vec![1.0f32; width];
     let mut y = vec![0f32; rows * width];
     let time = match name {
-        "rms_norm" => median_ns(|| {
+        "rms_norm" => quartile_ns(|| {
             for row in 0..rows {
                 let (x, y) = (&x[row * width..][..width], &mut y[row * width..][..width]);
                 let mean = x.iter().map(|v| v * v).sum::<f32>() / width as f32;
@@ -104,7 +104,7 @@ fn plain_ns(name: &str, rows: usize, width: usize) -> Option<f64> {
             }
             black_box(&mut y);
         }),
-        "silu_and_mul" => median_ns(|| {
+        "silu_and_mul" => quartile_ns(|| {
             for row in 0..rows {
                 let (gate, up) = x[row * 2 * width..][..2 * width].split_at(width);
                 for ((y, g), u) in y[row * width..][..width].iter_mut().zip(gate).zip(up) {
@@ -113,7 +113,7 @@ fn plain_ns(name: &str, rows: usize, width: usize) -> Option<f64> {
             }
             black_box(&mut y);
         }),
-        "greedy_logprob" => median_ns(|| {
+        "greedy_logprob" => quartile_ns(|| {
             for row in 0..rows {
                 let x = &x[row * width..][..width];
                 let (best, max) =
@@ -133,14 +133,14 @@ fn plain_ns(name: &str, rows: usize, width: usize) -> Option<f64> {
 fn copy_bandwidth(bytes: usize) -> f64 {
     let from = vec![1u8; bytes];
     let mut to = vec![0u8; bytes];
-    let ns = median_ns(|| black_box(&mut to).copy_from_slice(black_box(&from)));
+    let ns = quartile_ns(|| black_box(&mut to).copy_from_slice(black_box(&from)));
     2.0 * bytes as f64 / ns
 }
 
 /// Bandwidth of reading a block, in bytes per ns.
 fn read_bandwidth(bytes: usize) -> f64 {
     let words = vec![1u64; bytes / 8];
-    let ns = median_ns(|| {
+    let ns = quartile_ns(|| {
         let mut sums = [0u64; 32];
         for block in black_box(&words).chunks_exact(32) {
             for (sum, word) in sums.iter_mut().zip(block) {

@@ -1,11 +1,10 @@
 //! The operators, safe: every call is accepted by the contract before a kernel sees it.
 
 use proofhouse_contract::{
-    Call, CallPlan, ContractError, ErrorKind, Mode, ParamValue, TensorMut, TensorPlan, TensorView,
-    find_operator,
+    Call, CallPlan, ContractError, ErrorKind, Mode, TensorMut, TensorPlan, TensorView,
 };
 
-use crate::check::{Operand, Signature, accept};
+use crate::check::{Operand, accept};
 use crate::path::Path;
 use crate::simd::{Kind, Target};
 use crate::vocabulary::{Setting, TopkOperands};
@@ -25,11 +24,6 @@ impl Default for Cpu {
     fn default() -> Self {
         Self::new(Path::best())
     }
-}
-
-/// One dimension of a tensor; 0 where the tensor has no such axis, which the contract then refuses.
-fn axis(view: &TensorView<'_>, place: usize) -> u64 {
-    view.layout.shape.get(place).copied().unwrap_or(0)
 }
 
 impl Cpu {
@@ -63,7 +57,7 @@ impl Cpu {
         0
     }
 
-    fn target(
+    pub(crate) fn target(
         self,
         operator: &'static str,
         dtype: proofhouse_contract::Dtype,
@@ -145,32 +139,6 @@ impl Cpu {
                     .accepted(Self::OPERATORS.join(", ")));
             }
         }
-        Ok(())
-    }
-
-    /// `y = x / sqrt(mean(x²) + eps) * w` over rows `[rows, hidden]`; `w` is `[hidden]`.
-    ///
-    /// # Errors
-    /// What the contract refuses.
-    pub fn rms_norm(
-        self,
-        x: &TensorView<'_>,
-        w: &TensorView<'_>,
-        y: &mut TensorMut<'_>,
-        eps: f64,
-    ) -> Result<(), ContractError> {
-        let signature = Signature {
-            operator: find_operator("rms_norm")?,
-            dtype: x.layout.dtype,
-            dims: &[("rows", axis(x, 0)), ("hidden", axis(x, 1))],
-            params: &[("eps", ParamValue::Float(eps))],
-        };
-        accept(
-            &signature,
-            [x, w].into_iter().map(Operand::from),
-            std::iter::once(Operand::from(&*y)),
-        )?;
-        normalized::rms_norm(self.target("rms_norm", x.layout.dtype)?, x, w, y, eps);
         Ok(())
     }
 }

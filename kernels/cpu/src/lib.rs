@@ -10,6 +10,7 @@ mod candidates;
 mod check;
 mod cpu;
 mod distribution;
+mod entries;
 mod gated;
 mod normalized;
 mod parallel;
@@ -21,6 +22,7 @@ mod simd;
 mod vocabulary;
 
 pub use cpu::Cpu;
+pub use entries::{DynamicFp8, TopkLogprobs};
 pub use path::Path;
 
 use proofhouse_contract::{Call, ContractError, Mode, TensorMut, TensorView};

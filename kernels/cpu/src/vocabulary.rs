@@ -187,6 +187,11 @@ pub(crate) fn topk_logprobs(
 ) -> Result<(), ContractError> {
     let TopkOperands { logits: input, selected, ids, logprobs, rank } = operands;
     let vocab = input.layout.width() as usize;
+    if u32::try_from(vocab).is_err() {
+        return Err(ContractError::new(setting.operator, "vocab", ErrorKind::Unsupported)
+            .found(vocab)
+            .accepted("below 2^32"));
+    }
     let row_bytes = vocab * setting.target.kind.size();
     let rows = (
         Rows::of(input),
