@@ -18,9 +18,10 @@
 //! - *cancelling*: even elements are 64 times a normal value; an odd element is the negative of the one before
 //!   it plus 1/64 of its own uniform value. A counterpart tensor is the negative of its partner's value plus
 //!   1/64 of its own uniform value.
-//! - *huge*: the limit times k/256 with k = 129 + (word 0 >> 57) (129 to 256), negative when the lowest
-//!   bit of word 0 is set. The limit is the type's largest finite value, or a power of two whose square can be
-//!   added up `width` times twice over below 2^124 (see [`crate::spec::HugeLimit`]).
+//! - *huge*: the limit times k/256 with k = 129 + (word 0 >> 57) (129 to 256), negative when the lowest bit of
+//!   word 0 is set. The limit is the type's largest finite value F, or the smaller of F and
+//!   2^floor((122 - b) / 2) with b the number of binary digits of the width, or half of that (see
+//!   [`crate::spec::HugeLimit`]).
 //! - *subnormal*: the top m bits of word 0 (m the stored significand bits) times the type's smallest positive
 //!   value, negative when the lowest bit is set.
 //! - *signed-zero*: zero, negative when bit 0 of word 3 is set; where bits 1 to 3 of word 3 are all zero, normal.
@@ -32,7 +33,7 @@
 //! - *masked-rows*: minus infinity unless the four top bits of word 3 are all zero (then normal); every row
 //!   whose number is 3 modulo 4 is minus infinity throughout.
 //!
-//! Logits that come from normal values are four times as wide. Gains are 1 + 0.125 times a normal value.
+//! Logits that come from normal or uniform values are four times as wide. Gains are 1 + 0.125 times a normal value.
 //! Ids are the high half of word 0 times the bound. Probabilities are, by row modulo 4: 0, 1, 1/16, and
 //! (the top 24 bits of word 0, plus a half) / 2^24 rounded to F32.
 
