@@ -1,16 +1,22 @@
 //! Builds and tests the workspace through cargo, with the library in reach.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::HouseError;
 use crate::layout::Layout;
+use crate::python::PythonTests;
 
-/// The packages whose binaries make up an installation.
-const PACKAGES: &[&str] =
-    &["proofhouse", "proofhouse-worker-oracle", "proofhouse-worker-cpu", "proofhouse-testkit"];
+/// The packages whose binaries and shared libraries make up an installation.
+const PACKAGES: &[&str] = &[
+    "proofhouse",
+    "proofhouse-worker-oracle",
+    "proofhouse-worker-cpu",
+    "proofhouse-testkit",
+    // Its shared library is the timer of the Python providers.
+    "proofhouse-timer",
+];
 
 /// How DuckDB gets into the binaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +53,10 @@ impl Cargo<'_> {
 
     /// Runs every test, or those that `arguments` (given to the test runner) select.
     pub fn test(&self, arguments: &[OsString]) -> Result<Vec<Step>, HouseError> {
-        let mut steps = vec![self.step("binaries", &mut self.workspace(&["build"], &["--bins"]))?];
+        let mut steps = vec![self.step("build", &mut self.workspace(&["build"], &[]))?];
+        if !all_passed(&steps) {
+            return Ok(steps);
+        }
         let nextest = self.has_nextest();
         let mut rust = if nextest {
             self.workspace(&["nextest", "run"], &["--no-fail-fast"])
@@ -62,7 +71,7 @@ impl Cargo<'_> {
                 "examples in the documentation",
                 &mut self.workspace(&["test"], &["--doc"]),
             )?);
-            steps.push(self.python()?);
+            steps.extend(self.python()?);
         }
         Ok(steps)
     }
@@ -105,32 +114,25 @@ impl Cargo<'_> {
         Ok(Step { name: name.to_owned(), ended, took: begun.elapsed() })
     }
 
-    fn python(&self) -> Result<Step, HouseError> {
-        let name = "Python tests (unittest)";
-        let folder = self.layout.root.join("baselines");
-        let skipped = |why: &str| {
-            Ok(Step {
-                name: name.to_owned(),
-                ended: Ended::Skipped(why.to_owned()),
-                took: Duration::ZERO,
-            })
+    fn python(&self) -> Result<Vec<Step>, HouseError> {
+        let skipped = |why: String| {
+            let name = "Python tests".to_owned();
+            Ok(vec![Step { name, ended: Ended::Skipped(why), took: Duration::ZERO }])
         };
-        if !holds_python_tests(&folder) {
-            return skipped("baselines/ holds no test_*.py");
-        }
-        let mut probe = Command::new("python3");
-        probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        if !probe.status().is_ok_and(|status| status.success()) {
-            return skipped("python3 is not installed");
-        }
-        let mut command = Command::new("python3");
-        command
-            .args(["-m", "unittest", "discover", "--start-directory"])
-            .arg(&folder)
-            .args(["--pattern", "test_*.py"])
-            .current_dir(&self.layout.root)
-            .env("PROOFHOUSE_BINARIES", &self.layout.binaries);
-        self.step(name, &mut command)
+        let Some(tests) = PythonTests::find(&self.layout.root.join("baselines")) else {
+            return skipped("baselines/ holds no test_*.py".to_owned());
+        };
+        let python = match tests.interpreter(self.layout) {
+            Ok(python) => python,
+            Err(why) => return skipped(why),
+        };
+        let commands = tests.commands(&python, self.layout).into_iter().zip(&tests.folders);
+        commands
+            .map(|(mut command, folder)| {
+                let folder = folder.strip_prefix(&self.layout.root).unwrap_or(folder);
+                self.step(&format!("Python tests in {}", folder.display()), &mut command)
+            })
+            .collect()
     }
 }
 
@@ -180,25 +182,9 @@ fn status_of(command: &mut Command) -> Result<ExitStatus, HouseError> {
     })
 }
 
-fn holds_python_tests(folder: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    entries.filter_map(Result::ok).map(|entry| entry.path()).any(|path| {
-        if path.is_dir() {
-            return path.join("__init__.py").is_file() && holds_python_tests(&path);
-        }
-        is_python_test(&path)
-    })
-}
-
-fn is_python_test(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with("test_") && name.ends_with(".py")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
 
     fn step(ended: Ended) -> Step {
         Step { name: "a step".to_owned(), ended, took: Duration::ZERO }
@@ -216,17 +202,5 @@ mod tests {
         assert!(!all_passed(&steps));
         assert!(summary(&steps).contains("FAILED   a step (exit status: 101)"));
         assert!(all_passed(&steps[..1]));
-    }
-
-    #[test]
-    fn python_tests_are_seen_where_unittest_sees_them() {
-        let folder = Folder::new();
-        let package = folder.path("numpy");
-        std::fs::create_dir_all(&package).unwrap();
-        std::fs::write(package.join("test_worker.py"), "").unwrap();
-        let root = package.parent().unwrap();
-        assert!(!holds_python_tests(root));
-        std::fs::write(package.join("__init__.py"), "").unwrap();
-        assert!(holds_python_tests(root));
     }
 }

@@ -10,6 +10,7 @@ mod fetch;
 mod layout;
 mod library;
 mod pins;
+mod python;
 mod tarball;
 #[cfg(test)]
 mod testing;
