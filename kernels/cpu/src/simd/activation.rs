@@ -34,11 +34,12 @@ unsafe fn silu_and_mul_kernel<L: Lanes, E: Element>(
     unsafe {
         let mut at = 0;
         while at + 2 * L::N <= length {
-            for place in 0..2 {
-                let offset = (at + place * L::N) * E::SIZE;
-                let a = E::round::<L>(silu::<L>(E::load::<L>(gate.add(offset))));
-                E::store::<L>(y.add(offset), L::mul(a, E::load::<L>(up.add(offset))));
-            }
+            let offset = at * E::SIZE;
+            let [left, right] = E::load_pair::<L>(gate.add(offset));
+            let [left_up, right_up] = E::load_pair::<L>(up.add(offset));
+            let left = L::mul(E::round::<L>(silu::<L>(left)), left_up);
+            let right = L::mul(E::round::<L>(silu::<L>(right)), right_up);
+            E::store_pair::<L>(y.add(offset), [left, right]);
             at += 2 * L::N;
         }
         while at < length {

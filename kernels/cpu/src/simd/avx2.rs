@@ -8,7 +8,8 @@ use super::lanes::Lanes;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2;
 
-const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+/// The upper half of a lane.
+const UPPER: i32 = 0xffff_0000_u32 as i32;
 
 /// Copies `count` elements of `SIZE` bytes into a whole register's worth of bytes.
 #[inline(always)]
@@ -25,16 +26,14 @@ unsafe fn gather_part<const BYTES: usize>(
 
 // SAFETY of every block below: the trait's contract. The caller guarantees the instructions and the pointers.
 impl Avx2 {
+    /// BF16 bits in the upper halves, rounded; the lower halves are left over.
     #[inline(always)]
     unsafe fn bf16_lanes(v: __m256) -> __m256i {
         // SAFETY: see above.
         unsafe {
             let bits = _mm256_castps_si256(v);
             let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-            let rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
-            let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
-            _mm256_blendv_epi8(rounded, quiet, nan)
+            _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd)
         }
     }
 
@@ -144,6 +143,16 @@ impl Lanes for Avx2 {
         unsafe { Self::widen_bf16(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
+    unsafe fn load_bf16_pair(from: *const u8) -> [__m256; 2] {
+        // SAFETY: see above.
+        unsafe {
+            let words = _mm256_loadu_si256(from.cast());
+            let even = _mm256_slli_epi32::<16>(words);
+            let odd = _mm256_and_si256(words, _mm256_set1_epi32(UPPER));
+            [_mm256_castsi256_ps(even), _mm256_castsi256_ps(odd)]
+        }
+    }
+    #[inline(always)]
     unsafe fn load_f32_part(from: *const u8, count: usize, fill: f32) -> __m256 {
         // SAFETY: see above.
         unsafe {
@@ -183,6 +192,15 @@ impl Lanes for Avx2 {
         unsafe { _mm_storeu_si128(to.cast(), Self::bf16_words(v)) }
     }
     #[inline(always)]
+    unsafe fn store_bf16_pair(to: *mut u8, pair: [__m256; 2]) {
+        // SAFETY: see above.
+        unsafe {
+            let even = _mm256_srli_epi32::<16>(Self::bf16_lanes(pair[0]));
+            let words = _mm256_blend_epi16::<0b1010_1010>(even, Self::bf16_lanes(pair[1]));
+            _mm256_storeu_si256(to.cast(), words);
+        }
+    }
+    #[inline(always)]
     unsafe fn store_f32_part(to: *mut u8, count: usize, v: __m256) {
         let mut whole = [0u8; 32];
         // SAFETY: see above; `count` elements fit both the array and the caller's room.
@@ -220,6 +238,17 @@ impl Lanes for Avx2 {
         unsafe {
             let codes = Self::e4m3_codes(v, signs).to_le_bytes();
             std::ptr::copy_nonoverlapping(codes.as_ptr(), to, count);
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_e4m3_pair(to: *mut u8, pair: [__m256; 2], signs: [__m256; 2]) {
+        // SAFETY: see above.
+        unsafe {
+            let (even, odd) =
+                (Self::e4m3_codes(pair[0], signs[0]), Self::e4m3_codes(pair[1], signs[1]));
+            let both =
+                _mm_unpacklo_epi8(_mm_cvtsi64_si128(even as i64), _mm_cvtsi64_si128(odd as i64));
+            _mm_storeu_si128(to.cast(), both);
         }
     }
     #[inline(always)]
@@ -294,11 +323,6 @@ impl Lanes for Avx2 {
         unsafe { _mm256_or_ps(_mm256_set1_ps(-0.0), v) }
     }
     #[inline(always)]
-    unsafe fn nearest(v: __m256) -> __m256 {
-        // SAFETY: see above.
-        unsafe { _mm256_round_ps::<NEAREST>(v) }
-    }
-    #[inline(always)]
     unsafe fn scale(v: __m256, n: __m256) -> __m256 {
         // SAFETY: see above.
         unsafe {
@@ -321,7 +345,7 @@ impl Lanes for Avx2 {
     unsafe fn round_bf16(v: __m256) -> __m256 {
         // SAFETY: see above.
         unsafe {
-            let upper = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+            let upper = _mm256_set1_epi32(UPPER);
             _mm256_castsi256_ps(_mm256_and_si256(Self::bf16_lanes(v), upper))
         }
     }

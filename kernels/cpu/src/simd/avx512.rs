@@ -8,7 +8,8 @@ use super::lanes::Lanes;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;
 
-const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+/// The upper half of a lane.
+const UPPER: i32 = 0xffff_0000_u32 as i32;
 
 #[inline(always)]
 const fn first(count: usize) -> u16 {
@@ -18,16 +19,15 @@ const fn first(count: usize) -> u16 {
 // SAFETY of every block below: the trait's contract. The caller guarantees the instructions and the pointers;
 // masked loads and stores touch no byte outside the mask.
 impl Avx512 {
+    /// BF16 bits in the upper halves, rounded; the lower halves are left over.
     #[inline(always)]
     unsafe fn bf16_lanes(v: __m512) -> __m512i {
         // SAFETY: see above.
         unsafe {
             let bits = _mm512_castps_si512(v);
-            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-            let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x0040_0000));
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-            _mm512_mask_mov_epi32(rounded, nan, quiet)
+            let odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1 << 16));
+            let rounded = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+            _mm512_mask_add_epi32(rounded, odd, rounded, _mm512_set1_epi32(1))
         }
     }
 
@@ -38,7 +38,7 @@ impl Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn e4m3_codes(v: __m512, signs: __m512) -> __m128i {
+    unsafe fn e4m3_lanes(v: __m512, signs: __m512) -> __m512i {
         // SAFETY: see above.
         unsafe {
             let signs = _mm512_castps_si512(signs);
@@ -58,8 +58,14 @@ impl Avx512 {
             let code = _mm512_mask_mov_epi32(normal, below, low);
             let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
             let code = _mm512_mask_mov_epi32(code, nan, _mm512_set1_epi32(0x7f));
-            _mm512_cvtepi32_epi8(_mm512_or_si512(code, sign))
+            _mm512_or_si512(code, sign)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn e4m3_codes(v: __m512, signs: __m512) -> __m128i {
+        // SAFETY: see above.
+        unsafe { _mm512_cvtepi32_epi8(Self::e4m3_lanes(v, signs)) }
     }
 
     #[inline(always)]
@@ -94,6 +100,16 @@ impl Lanes for Avx512 {
     unsafe fn load_bf16(from: *const u8) -> __m512 {
         // SAFETY: see above.
         unsafe { Self::widen_bf16(_mm256_loadu_si256(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16_pair(from: *const u8) -> [__m512; 2] {
+        // SAFETY: see above.
+        unsafe {
+            let words = _mm512_loadu_si512(from.cast());
+            let even = _mm512_slli_epi32::<16>(words);
+            let odd = _mm512_and_si512(words, _mm512_set1_epi32(UPPER));
+            [_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)]
+        }
     }
     #[inline(always)]
     unsafe fn load_f32_part(from: *const u8, count: usize, fill: f32) -> __m512 {
@@ -132,6 +148,18 @@ impl Lanes for Avx512 {
         unsafe { _mm256_storeu_si256(to.cast(), Self::bf16_words(v)) }
     }
     #[inline(always)]
+    unsafe fn store_bf16_pair(to: *mut u8, pair: [__m512; 2]) {
+        // SAFETY: see above.
+        unsafe {
+            let even = _mm512_srli_epi32::<16>(Self::bf16_lanes(pair[0]));
+            let odd = Self::bf16_lanes(pair[1]);
+            // even | (odd & upper)
+            let words =
+                _mm512_ternarylogic_epi32::<0b1111_1000>(even, odd, _mm512_set1_epi32(UPPER));
+            _mm512_storeu_si512(to.cast(), words);
+        }
+    }
+    #[inline(always)]
     unsafe fn store_f32_part(to: *mut u8, count: usize, v: __m512) {
         // SAFETY: see above.
         unsafe { _mm512_mask_storeu_ps(to.cast(), first(count), v) }
@@ -161,6 +189,15 @@ impl Lanes for Avx512 {
     unsafe fn store_e4m3_part(to: *mut u8, count: usize, v: __m512, signs: __m512) {
         // SAFETY: see above.
         unsafe { _mm_mask_storeu_epi8(to.cast(), first(count), Self::e4m3_codes(v, signs)) }
+    }
+    #[inline(always)]
+    unsafe fn store_e4m3_pair(to: *mut u8, pair: [__m512; 2], signs: [__m512; 2]) {
+        // SAFETY: see above.
+        unsafe {
+            let even = Self::e4m3_lanes(pair[0], signs[0]);
+            let odd = _mm512_slli_epi32::<8>(Self::e4m3_lanes(pair[1], signs[1]));
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_or_si512(even, odd)));
+        }
     }
     #[inline(always)]
     unsafe fn mask_f32(to: *mut u8, mask: __mmask16) {
@@ -232,11 +269,6 @@ impl Lanes for Avx512 {
         }
     }
     #[inline(always)]
-    unsafe fn nearest(v: __m512) -> __m512 {
-        // SAFETY: see above.
-        unsafe { _mm512_roundscale_ps::<NEAREST>(v) }
-    }
-    #[inline(always)]
     unsafe fn scale(v: __m512, n: __m512) -> __m512 {
         // SAFETY: see above.
         unsafe { _mm512_scalef_ps(v, n) }
@@ -250,7 +282,7 @@ impl Lanes for Avx512 {
     unsafe fn round_bf16(v: __m512) -> __m512 {
         // SAFETY: see above.
         unsafe {
-            let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+            let upper = _mm512_set1_epi32(UPPER);
             _mm512_castsi512_ps(_mm512_and_si512(Self::bf16_lanes(v), upper))
         }
     }

@@ -26,7 +26,9 @@ pub(super) unsafe fn exponential<L: Lanes>(d: L::V) -> (L::V, L::V) {
     // SAFETY: the caller promises the lanes' features.
     unsafe {
         let log2_e = L::splat(LOG2_E);
-        let power = L::nearest(L::mul(d, log2_e));
+        // Adding 1.5 * 2^23 rounds to an integer; taking it away leaves that integer.
+        let round = L::splat(12_582_912.0);
+        let power = L::sub(L::fma(d, log2_e, round), round);
         // The product is exact inside the subtraction, so `r` carries no rounding of `d / ln 2`.
         let r = L::fms(d, log2_e, power);
         let r = L::fma(d, L::splat(LOG2_E_REST), r);

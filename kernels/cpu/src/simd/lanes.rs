@@ -26,15 +26,21 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load_f32_part(from: *const u8, count: usize, fill: f32) -> Self::V;
     unsafe fn load_f16_part(from: *const u8, count: usize, fill: f32) -> Self::V;
     unsafe fn load_bf16_part(from: *const u8, count: usize, fill: f32) -> Self::V;
+    /// Loads `2 * N` BF16: elements at even places, then elements at odd places.
+    unsafe fn load_bf16_pair(from: *const u8) -> [Self::V; 2];
     unsafe fn store_f32(to: *mut u8, v: Self::V);
     unsafe fn store_f16(to: *mut u8, v: Self::V);
     unsafe fn store_bf16(to: *mut u8, v: Self::V);
+    /// The reverse of [`Lanes::load_bf16_pair`], rounding.
+    unsafe fn store_bf16_pair(to: *mut u8, pair: [Self::V; 2]);
     unsafe fn store_f32_part(to: *mut u8, count: usize, v: Self::V);
     unsafe fn store_f16_part(to: *mut u8, count: usize, v: Self::V);
     unsafe fn store_bf16_part(to: *mut u8, count: usize, v: Self::V);
     /// Rounds magnitudes to E4M3 bytes: nearest even, saturating, NaN as 0x7f; the signs are those of `signs`.
     unsafe fn store_e4m3(to: *mut u8, v: Self::V, signs: Self::V);
     unsafe fn store_e4m3_part(to: *mut u8, count: usize, v: Self::V, signs: Self::V);
+    /// As [`Lanes::store_e4m3`] for `2 * N` elements in the order of [`Lanes::load_bf16_pair`].
+    unsafe fn store_e4m3_pair(to: *mut u8, pair: [Self::V; 2], signs: [Self::V; 2]);
     /// Stores F32 minus infinity in the lanes of the mask; the other elements keep their bits.
     unsafe fn mask_f32(to: *mut u8, mask: Self::M);
     /// Stores a 16-bit pattern in the lanes of the mask; the other elements keep their bits.
@@ -55,13 +61,12 @@ pub(crate) trait Lanes: Copy {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn abs(v: Self::V) -> Self::V;
     unsafe fn negative_abs(v: Self::V) -> Self::V;
-    /// The nearest integer, ties to even.
-    unsafe fn nearest(v: Self::V) -> Self::V;
     /// `v * 2^n` for integral `n` in [-300, 127], with one rounding.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;
     /// What a store as F16 and a load give back.
     unsafe fn round_f16(v: Self::V) -> Self::V;
-    /// What a store as BF16 and a load give back.
+    /// What a store as BF16 and a load give back. A NaN stays one when its lower 16 bits are clear, as they are in
+    /// every NaN that comes from a BF16 or from an invalid operation; the stores ask for the same.
     unsafe fn round_bf16(v: Self::V) -> Self::V;
 
     unsafe fn gt(a: Self::V, b: Self::V) -> Self::M;
@@ -88,7 +93,12 @@ pub(crate) trait Element: Copy {
     const SIZE: usize;
     unsafe fn load<L: Lanes>(from: *const u8) -> L::V;
     unsafe fn load_part<L: Lanes>(from: *const u8, count: usize, fill: f32) -> L::V;
-    unsafe fn store<L: Lanes>(to: *mut u8, v: L::V);
+    /// Loads `2 * N` elements into two vectors, in an order of the type's own.
+    unsafe fn load_pair<L: Lanes>(from: *const u8) -> [L::V; 2];
+    /// Stores what lies in the order of [`Element::load_pair`].
+    unsafe fn store_pair<L: Lanes>(to: *mut u8, pair: [L::V; 2]);
+    /// Stores E4M3 bytes of what lies in the order of [`Element::load_pair`].
+    unsafe fn store_codes<L: Lanes>(to: *mut u8, pair: [L::V; 2], signs: [L::V; 2]);
     unsafe fn store_part<L: Lanes>(to: *mut u8, count: usize, v: L::V);
     unsafe fn round<L: Lanes>(v: L::V) -> L::V;
     /// Stores minus infinity in the lanes of the mask; the other elements keep their bits.
@@ -106,7 +116,51 @@ pub(crate) struct F16;
 pub(crate) struct Bf16;
 
 macro_rules! element {
-    ($type:ident, $size:expr, $load:ident, $load_part:ident, $store:ident, $store_part:ident, |$v:ident| $round:expr, |$to:ident, $mask:ident| $masked:expr) => {
+    (@pairs consecutive, $size:expr, $load:ident, $store:ident) => {
+        #[inline(always)]
+        unsafe fn load_pair<L: Lanes>(from: *const u8) -> [L::V; 2] {
+            // SAFETY: the caller promises `2 * N` elements.
+            unsafe { [L::$load(from), L::$load(from.add(L::N * $size))] }
+        }
+
+        #[inline(always)]
+        unsafe fn store_pair<L: Lanes>(to: *mut u8, pair: [L::V; 2]) {
+            // SAFETY: the caller promises room for `2 * N` elements.
+            unsafe {
+                L::$store(to, pair[0]);
+                L::$store(to.add(L::N * $size), pair[1]);
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store_codes<L: Lanes>(to: *mut u8, pair: [L::V; 2], signs: [L::V; 2]) {
+            // SAFETY: the caller promises room for `2 * N` bytes.
+            unsafe {
+                L::store_e4m3(to, pair[0], signs[0]);
+                L::store_e4m3(to.add(L::N), pair[1], signs[1]);
+            }
+        }
+    };
+    (@pairs alternating, $size:expr, $load:ident, $store:ident) => {
+        #[inline(always)]
+        unsafe fn load_pair<L: Lanes>(from: *const u8) -> [L::V; 2] {
+            // SAFETY: the caller's promise is the same.
+            unsafe { L::load_bf16_pair(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_pair<L: Lanes>(to: *mut u8, pair: [L::V; 2]) {
+            // SAFETY: the caller's promise is the same.
+            unsafe { L::store_bf16_pair(to, pair) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_codes<L: Lanes>(to: *mut u8, pair: [L::V; 2], signs: [L::V; 2]) {
+            // SAFETY: the caller's promise is the same.
+            unsafe { L::store_e4m3_pair(to, pair, signs) }
+        }
+    };
+    ($type:ident, $pairs:ident, $size:expr, $load:ident, $load_part:ident, $store:ident, $store_part:ident, |$v:ident| $round:expr, |$to:ident, $mask:ident| $masked:expr) => {
         impl Element for $type {
             const SIZE: usize = $size;
 
@@ -122,11 +176,7 @@ macro_rules! element {
                 unsafe { L::$load_part(from, count, fill) }
             }
 
-            #[inline(always)]
-            unsafe fn store<L: Lanes>(to: *mut u8, v: L::V) {
-                // SAFETY: the caller's promise is the same.
-                unsafe { L::$store(to, v) }
-            }
+            element!(@pairs $pairs, $size, $load, $store);
 
             #[inline(always)]
             unsafe fn store_part<L: Lanes>(to: *mut u8, count: usize, v: L::V) {
@@ -148,11 +198,20 @@ macro_rules! element {
     };
 }
 
-element!(F32, 4, load_f32, load_f32_part, store_f32, store_f32_part, |v| v, |to, mask| {
-    L::mask_f32(to, mask)
-});
+element!(
+    F32,
+    consecutive,
+    4,
+    load_f32,
+    load_f32_part,
+    store_f32,
+    store_f32_part,
+    |v| v,
+    |to, mask| L::mask_f32(to, mask)
+);
 element!(
     F16,
+    consecutive,
     2,
     load_f16,
     load_f16_part,
@@ -166,6 +225,7 @@ element!(
 );
 element!(
     Bf16,
+    alternating,
     2,
     load_bf16,
     load_bf16_part,

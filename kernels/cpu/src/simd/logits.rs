@@ -26,10 +26,12 @@ unsafe fn peak_kernel<L: Lanes, E: Element>(x: *const u8, length: usize) -> Peak
         let mut nan = [L::none(); 4];
         let mut at = 0;
         while at + 4 * L::N <= length {
-            for place in 0..4 {
-                let v = E::load::<L>(x.add((at + place * L::N) * E::SIZE));
-                largest[place] = L::max(v, largest[place]);
-                nan[place] = L::or(nan[place], L::is_nan(v));
+            for place in 0..2 {
+                let pair = E::load_pair::<L>(x.add((at + 2 * place * L::N) * E::SIZE));
+                for (lane, v) in pair.into_iter().enumerate() {
+                    largest[2 * place + lane] = L::max(v, largest[2 * place + lane]);
+                    nan[2 * place + lane] = L::or(nan[2 * place + lane], L::is_nan(v));
+                }
             }
             at += 4 * L::N;
         }
@@ -85,10 +87,12 @@ unsafe fn mass_kernel<L: Lanes, E: Element>(
         let mut reaching = 0u64;
         let mut at = 0;
         while at + 2 * L::N <= length {
-            for (place, sum) in sums.iter_mut().enumerate() {
-                let offset = (at + place * L::N) * E::SIZE;
-                L::prefetch(x.wrapping_add(offset + length * E::SIZE));
-                let v = E::load::<L>(x.add(offset));
+            let offset = at * E::SIZE;
+            L::prefetch(x.wrapping_add(offset + length * E::SIZE));
+            if L::N * E::SIZE >= 64 {
+                L::prefetch(x.wrapping_add(offset + (length + L::N) * E::SIZE));
+            }
+            for (v, sum) in E::load_pair::<L>(x.add(offset)).into_iter().zip(&mut sums) {
                 reaching += u64::from(L::bits(L::ge(v, threshold)).count_ones());
                 *sum = L::add(*sum, weight::<L>(v, shift));
             }

@@ -20,9 +20,11 @@ unsafe fn block_squares<L: Lanes, E: Element>(x: *const u8, length: usize) -> f6
         let mut sums = [L::splat(0.0); SUMS];
         let mut at = 0;
         while at + SUMS * L::N <= length {
-            for (place, sum) in sums.iter_mut().enumerate() {
-                let v = E::load::<L>(x.add((at + place * L::N) * E::SIZE));
-                *sum = L::fma(v, v, *sum);
+            for place in 0..SUMS / 2 {
+                let pair = E::load_pair::<L>(x.add((at + 2 * place * L::N) * E::SIZE));
+                for (sum, v) in sums[2 * place..].iter_mut().zip(pair) {
+                    *sum = L::fma(v, v, *sum);
+                }
             }
             at += SUMS * L::N;
         }
@@ -114,12 +116,18 @@ unsafe fn add_block<L: Lanes, E: Element>(
         let mut sums = [L::splat(0.0); SUMS];
         let mut at = start;
         while at + SUMS * L::N <= end {
-            for (place, sum) in sums.iter_mut().enumerate() {
-                let offset = (at + place * L::N) * E::SIZE;
-                let added = L::add(E::load::<L>(x.add(offset)), E::load::<L>(residual.add(offset)));
-                let rounded = E::round::<L>(added);
-                E::store::<L>(residual.add(offset), rounded);
-                *sum = L::fma(rounded, rounded, *sum);
+            for place in 0..SUMS / 2 {
+                let offset = (at + 2 * place * L::N) * E::SIZE;
+                let [left, right] = E::load_pair::<L>(x.add(offset));
+                let [left_sum, right_sum] = E::load_pair::<L>(residual.add(offset));
+                let pair = [
+                    E::round::<L>(L::add(left, left_sum)),
+                    E::round::<L>(L::add(right, right_sum)),
+                ];
+                E::store_pair::<L>(residual.add(offset), pair);
+                for (sum, v) in sums[2 * place..].iter_mut().zip(pair) {
+                    *sum = L::fma(v, v, *sum);
+                }
             }
             at += SUMS * L::N;
         }
@@ -164,6 +172,18 @@ impl Ahead {
     }
 }
 
+/// Asks for the lines of a pair of vectors.
+#[inline(always)]
+unsafe fn prefetch_pair<L: Lanes, E: Element>(from: *const u8) {
+    // SAFETY: the address need not be valid.
+    unsafe {
+        L::prefetch(from);
+        if L::N * E::SIZE >= 64 {
+            L::prefetch(from.wrapping_add(L::N * E::SIZE));
+        }
+    }
+}
+
 /// `y = round(x * inverse * w)`.
 #[inline(always)]
 unsafe fn apply_kernel<L: Lanes, E: Element>(
@@ -180,11 +200,14 @@ unsafe fn apply_kernel<L: Lanes, E: Element>(
         let inverse = L::splat(inverse);
         let mut at = 0;
         while at + 4 * L::N <= length {
-            for place in 0..4 {
-                let offset = (at + place * L::N) * E::SIZE;
-                L::prefetch(x.wrapping_add(offset + ahead));
-                let scaled = L::mul(E::load::<L>(x.add(offset)), inverse);
-                E::store::<L>(y.add(offset), L::mul(scaled, E::load::<L>(w.add(offset))));
+            for place in 0..2 {
+                let offset = (at + 2 * place * L::N) * E::SIZE;
+                prefetch_pair::<L, E>(x.wrapping_add(offset + ahead));
+                let [left, right] = E::load_pair::<L>(x.add(offset));
+                let [left_gain, right_gain] = E::load_pair::<L>(w.add(offset));
+                let left = L::mul(L::mul(left, inverse), left_gain);
+                let right = L::mul(L::mul(right, inverse), right_gain);
+                E::store_pair::<L>(y.add(offset), [left, right]);
             }
             at += 4 * L::N;
         }
@@ -236,10 +259,15 @@ unsafe fn absmax_kernel<L: Lanes, E: Element>(
         let mut largest = [L::splat(0.0); 4];
         let mut at = 0;
         while at + 4 * L::N <= length {
-            for (place, largest) in largest.iter_mut().enumerate() {
-                let offset = (at + place * L::N) * E::SIZE;
-                let (v, gain) = (E::load::<L>(x.add(offset)), E::load::<L>(w.add(offset)));
-                *largest = L::max(L::abs(twice_rounded::<L, E>(v, gain, inverse)), *largest);
+            for place in 0..2 {
+                let offset = (at + 2 * place * L::N) * E::SIZE;
+                let values = E::load_pair::<L>(x.add(offset));
+                let gains = E::load_pair::<L>(w.add(offset));
+                for lane in 0..2 {
+                    let v = twice_rounded::<L, E>(values[lane], gains[lane], inverse);
+                    let largest = &mut largest[2 * place + lane];
+                    *largest = L::max(L::abs(v), *largest);
+                }
             }
             at += 4 * L::N;
         }
@@ -298,17 +326,15 @@ unsafe fn quantize_kernel<L: Lanes, E: Element>(
         let reciprocal = L::splat(1.0 / quantizer.scale);
         let mut at = 0;
         while at + 2 * L::N <= length {
-            for place in 0..2 {
-                let index = at + place * L::N;
-                let offset = index * E::SIZE;
-                L::prefetch(x.wrapping_add(offset + ahead));
-                let v = twice_rounded::<L, E>(
-                    E::load::<L>(x.add(offset)),
-                    E::load::<L>(w.add(offset)),
-                    inverse,
-                );
-                L::store_e4m3(q.add(index), quotient::<L>(v, scale, reciprocal), v);
-            }
+            let offset = at * E::SIZE;
+            prefetch_pair::<L, E>(x.wrapping_add(offset + ahead));
+            let [left, right] = E::load_pair::<L>(x.add(offset));
+            let [left_gain, right_gain] = E::load_pair::<L>(w.add(offset));
+            let left = twice_rounded::<L, E>(left, left_gain, inverse);
+            let right = twice_rounded::<L, E>(right, right_gain, inverse);
+            let quotients =
+                [quotient::<L>(left, scale, reciprocal), quotient::<L>(right, scale, reciprocal)];
+            E::store_codes::<L>(q.add(at), quotients, [left, right]);
             at += 2 * L::N;
         }
         while at < length {

@@ -46,6 +46,11 @@ impl Lanes for Scalar {
         bf16::from_le_bytes(unsafe { read(from) }).to_f32()
     }
     #[inline(always)]
+    unsafe fn load_bf16_pair(from: *const u8) -> [f32; 2] {
+        // SAFETY: the caller promises two elements.
+        unsafe { [Self::load_bf16(from), Self::load_bf16(from.add(2))] }
+    }
+    #[inline(always)]
     unsafe fn load_f32_part(from: *const u8, count: usize, fill: f32) -> f32 {
         // SAFETY: the element is read only when the caller promises it.
         if count == 0 { fill } else { unsafe { Self::load_f32(from) } }
@@ -74,6 +79,14 @@ impl Lanes for Scalar {
     unsafe fn store_bf16(to: *mut u8, v: f32) {
         // SAFETY: the caller's promise is the same.
         unsafe { write(to, bf16::from_f32(v).to_le_bytes()) }
+    }
+    #[inline(always)]
+    unsafe fn store_bf16_pair(to: *mut u8, pair: [f32; 2]) {
+        // SAFETY: the caller promises room for two elements.
+        unsafe {
+            Self::store_bf16(to, pair[0]);
+            Self::store_bf16(to.add(2), pair[1]);
+        }
     }
     #[inline(always)]
     unsafe fn store_f32_part(to: *mut u8, count: usize, v: f32) {
@@ -108,6 +121,14 @@ impl Lanes for Scalar {
         if count > 0 {
             // SAFETY: the caller promises room for one byte.
             unsafe { Self::store_e4m3(to, v, signs) }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_e4m3_pair(to: *mut u8, pair: [f32; 2], signs: [f32; 2]) {
+        // SAFETY: the caller promises room for two bytes.
+        unsafe {
+            Self::store_e4m3(to, pair[0], signs[0]);
+            Self::store_e4m3(to.add(1), pair[1], signs[1]);
         }
     }
     #[inline(always)]
@@ -164,10 +185,6 @@ impl Lanes for Scalar {
     #[inline(always)]
     unsafe fn negative_abs(v: f32) -> f32 {
         -v.abs()
-    }
-    #[inline(always)]
-    unsafe fn nearest(v: f32) -> f32 {
-        v.round_ties_even()
     }
     #[inline(always)]
     unsafe fn scale(v: f32, n: f32) -> f32 {
