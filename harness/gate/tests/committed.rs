@@ -1,5 +1,7 @@
 //! What is generated is what is committed, and what is committed resolves.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Every bad declaration in `tests/refusals/` gets the error in the `.txt` beside it, as a person reads it.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! A good gate becomes the cells that it says, and no others.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod support;
 
 use std::time::Instant;

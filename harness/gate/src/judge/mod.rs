@@ -16,7 +16,7 @@ mod total;
 pub use baseline::satisfies;
 pub use grade::grade;
 pub use identity::{IncomparableError, SpeedIdentity, contract_of, ensure_comparable};
-pub use total::{Adjusted, Total, adjust, exit_of, total};
+pub use total::{Adjusted, Total, adjust, exit_of, gate_total, total};
 
 use proofhouse_schema::SCHEMA;
 use proofhouse_schema::canonical::Digest;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use proofhouse_schema::exit::Exit;
-use proofhouse_schema::verdict::{Comparison, Speed, Verdict, VerdictBody};
+use proofhouse_schema::gate::TimingRule;
+use proofhouse_schema::verdict::{Comparison, Require, Speed, Verdict, VerdictBody};
 
 use crate::stats::holm;
 
@@ -59,6 +60,28 @@ pub fn exit_of(body: &VerdictBody) -> Exit {
     let protocol = body.verdict == Verdict::Errored
         && body.reasons.iter().any(|reason| reason.code == super::PROTOCOL);
     if protocol { Exit::Protocol } else { body.verdict.exit() }
+}
+
+/// The total of one gate, where many cells share one requirement.
+///
+/// As [`total`]; besides, a gate that requires a win has one only if every call holds after Holm's adjustment over all
+/// of the gate's comparisons. A call that does not leaves the gate inconclusive; its cell keeps its own verdict.
+#[must_use]
+pub fn gate_total<'a>(
+    rule: Option<&TimingRule>,
+    verdicts: impl IntoIterator<Item = &'a VerdictBody>,
+) -> Total {
+    let verdicts: Vec<&VerdictBody> = verdicts.into_iter().collect();
+    let mut total = total(verdicts.iter().copied());
+    let win = rule.is_some_and(|rule| rule.require == Require::Win);
+    let weak = || adjust(verdicts.iter().copied()).iter().any(|adjusted| !adjusted.holds);
+    if win && total.verdict == Verdict::Pass && weak() {
+        total.verdict = Verdict::Inconclusive;
+        if total.required > 0 {
+            total.exit = Exit::Inconclusive;
+        }
+    }
+    total
 }
 
 /// One comparison with its p-value adjusted for all the comparisons of its gate.

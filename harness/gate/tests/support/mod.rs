@@ -1,6 +1,7 @@
 //! A small catalog, providers and profiles that the tests bind gates to.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 
