@@ -18,16 +18,17 @@ MOST_SETS = 2048
 MOST_SET_BYTES = 2 << 30
 MOST_CALLS = 1 << 24
 REUSE_FACTOR = 5
-GUESS_CALLS = 5
+GUESS_CALLS = 32
+GUESS_NS = 20_000_000
 HEADROOM = 1.5
 WINDOW = 8
 TURN_POISON = 0xA5
 _ROTATING = 0xFFFFFFFF
-_OK, _INVALID, _DEVICE = 0, 1, 3
+_OK, _INVALID, _DEVICE, _TOO_SHORT = 0, 1, 3, 5
 _CODES = {
     2: "plan-refused",
     4: "clock",
-    5: "sample-too-short",
+    _TOO_SHORT: "sample-too-short",
     6: "unsettled",
     7: "device-poisoned",
     8: "no-samples",
@@ -149,6 +150,7 @@ class Measurement:
         self.prepared = prepared
         self.handle = ctypes.c_void_p()
         self.failure = None
+        self.fit = 0  # the most sets that may be made when each is used once a sample; 0 when calls rotate
         self.cases, self.runs = [], []
         self.in_place = [tensor.name for tensor in prepared.tensors if tensor.role == "in_out"]
         self.outputs = [tensor.name for tensor in prepared.tensors if tensor.role == "out"]
@@ -194,13 +196,16 @@ class Measurement:
             return 0
 
     def guess_call_ns(self):
-        """A guess of one call's duration: the least of a few."""
-        least = math.inf
+        """A guess of one call's duration: the least of a few, because the first ones are slow."""
+        least, begun = math.inf, _clock_ns()
         for _ in range(GUESS_CALLS):
             self.restore(None, 0)
             start = _clock_ns()
             self.runs[0]()
-            least = min(least, _clock_ns() - start)
+            end = _clock_ns()
+            least = min(least, end - start)
+            if end - begun > GUESS_NS:
+                break
         return max(least, 1)
 
     def choose(self, request):
@@ -221,10 +226,10 @@ class Measurement:
             plan.sets = rotation
             return plan
         room = cache if hot else MOST_SET_BYTES
-        fit = min(max(room // footprint, 1), MOST_SETS)
+        self.fit = min(max(room // footprint, 1), MOST_SETS)
         wanted = max(1, math.ceil(HEADROOM * reach / self.guess_call_ns()))
-        plan.sets = plan.calls = min(wanted, fit)
-        if wanted > fit:
+        plan.sets = plan.calls = min(wanted, self.fit)
+        if wanted > self.fit:
             plan.reach_ns = 0
         plan.evict_bytes = needed
         return plan
@@ -269,7 +274,12 @@ class Measurement:
         before = self.prepared.modules()
         call, restore = self.callbacks
         report = ctypes.byref(self.report)
-        status = _LIBRARY["open"](ctypes.byref(self.plan), call, restore, None, ctypes.byref(self.handle), report)
+        handle, plan = ctypes.byref(self.handle), ctypes.byref(self.plan)
+        status = _LIBRARY["open"](plan, call, restore, None, handle, report)
+        while status == _TOO_SHORT and self.plan.sets < self.fit:  # the guess was too slow: more sets, more calls
+            self.plan.sets = self.plan.calls = min(2 * self.plan.sets, self.fit)
+            self.grow(self.plan.sets)
+            status = _LIBRARY["open"](plan, call, restore, None, handle, report)
         samples = (_Sample * max(1, self.report.warm_up_samples))()
         if status == _OK:
             status = _LIBRARY["warm_up"](self.handle, samples, len(samples), report)

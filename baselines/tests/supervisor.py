@@ -11,12 +11,15 @@ import tempfile
 
 import numpy as np
 
-import protocol
-
 BASELINES = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BASELINES))
+
+import protocol  # noqa: E402
+
 GUARD, POISON = 0xEE, 0xA5
 GUARD_BYTES = 256
-SECONDS = 60
+SECONDS = 120
+TIMER = os.environ.get("PROOFHOUSE_TIMER", "")
 
 
 class Supervisor:
@@ -33,10 +36,10 @@ class Supervisor:
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         environment.update(PROOFHOUSE_SOCKET=path, PROOFHOUSE_NONCE=self.nonce, PROOFHOUSE_THREADS="1")
         environment.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONPATH=str(BASELINES))
-        if "PROOFHOUSE_TIMER" in os.environ:
-            environment["PROOFHOUSE_TIMER"] = os.environ["PROOFHOUSE_TIMER"]
+        if TIMER:
+            environment["PROOFHOUSE_TIMER"] = TIMER
         environment.update(variables or {})
-        command = [python, str(script)]
+        command = [python, "-B", str(script)] if str(script).endswith(".py") else [python, str(script)]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             self.socket = listener.accept()[0]
@@ -53,6 +56,7 @@ class Supervisor:
         return self
 
     def __exit__(self, *_):
+        self.lines.close()
         self.socket.close()
         self.process.kill()
         self.process.communicate()
@@ -75,6 +79,11 @@ class Supervisor:
         self.seq += 1
         self.send(json.dumps({"seq": self.seq, "verb": verb, **fields}).encode() + b"\n")
         return self.hear(self.seq)
+
+    def gives_up(self):
+        """Waits for the worker to end by itself; gives its exit status and what it said on stderr."""
+        said = self.process.communicate(timeout=SECONDS)[1].decode()
+        return self.process.returncode, said
 
     def end(self):
         """Bye; gives the exit status."""
@@ -105,8 +114,8 @@ class Supervisor:
             del view
         pathlib.Path(path).write_bytes(data)
         self.files[name] = (tensors, bytes(data))
-        return {"case": name, "operator": case["operator"], "dtype": case["dtype"], "dims": case["dims"],
-                "params": case["params"], "tensors": tensors}
+        echoed = {field: case[field] for field in ("operator", "dtype", "dims", "params")}
+        return {"case": name, "tensors": tensors, **echoed}
 
     def rewrite(self, name):
         """Puts a posed file's first contents back, in place."""
