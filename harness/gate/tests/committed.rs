@@ -155,3 +155,75 @@ fn every_committed_gate_names_its_schema_for_editors() {
         }
     }
 }
+
+/// The fenced TOML blocks of the document, in order.
+fn blocks(document: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    document
+        .split(&fence)
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_document_shows_gates_that_resolve_and_errors_as_they_are_rendered() {
+    let document = std::fs::read_to_string(repository().join("docs/gates.md")).unwrap();
+    let toml = blocks(&document, "toml");
+    assert_eq!(toml.len(), 3);
+    let files = DiskFolder(repository().join("gates"));
+    let catalog = read_catalog(&files).unwrap();
+    let providers = committed_providers();
+    let declared = Declarations::load(&files).unwrap();
+    let bindings = Bindings {
+        catalog: &catalog,
+        providers: &providers,
+        profiles: &declared.profiles,
+        files: &files,
+    };
+    for text in &toml[..2] {
+        let spec =
+            proofhouse_gate::declare::GateSpec::parse("a/b.toml", "a/b.toml", text.as_bytes());
+        let quick = ProfileId::new("quick").unwrap();
+        let gate =
+            spec.and_then(|spec| proofhouse_gate::declare::resolve(&spec, &bindings, &quick));
+        let gate = gate.unwrap_or_else(|errors| panic!("{}", errors.render(Style::Plain)));
+        assert!(gate.is_some_and(|gate| !gate.cells.is_empty()));
+    }
+    assert!(parse_profiles("profiles.toml", toml[2].as_bytes()).is_ok());
+    let refusals = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/refusals");
+    let rendered: Vec<String> = std::fs::read_dir(refusals)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    let shown = blocks(&document, "text");
+    assert_eq!(shown.len(), 3);
+    for error in shown {
+        assert!(rendered.contains(&error), "no refusal is rendered as\n{error}");
+    }
+}
+
+#[test]
+fn the_document_names_every_key_that_is_read() {
+    let document = std::fs::read_to_string(repository().join("docs/gates.md")).unwrap();
+    for (path, text) in proofhouse_gate::schemas() {
+        if path.contains("evidence") || path.contains("provider") {
+            continue;
+        }
+        let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let tables = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+        for key in tables.filter_map(|table| table["properties"].as_object()).flat_map(|p| p.keys())
+        {
+            let named = [
+                format!("`{key}`"),
+                format!("`[{key}]`"),
+                format!("`[[{key}]]`"),
+                format!("`when.{key}`"),
+            ];
+            assert!(named.iter().any(|name| document.contains(name)), "{path}: {key}");
+        }
+    }
+}
