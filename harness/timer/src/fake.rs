@@ -94,6 +94,7 @@ pub struct FakeDevice {
     noise: Option<(u64, f64)>,
     step_ns: f64,
     escaped_ns: f64,
+    pending_reasons: EventReasons,
 }
 
 impl FakeDevice {
@@ -125,6 +126,7 @@ impl FakeDevice {
             noise: None,
             step_ns: 1.0,
             escaped_ns: 0.0,
+            pending_reasons: EventReasons::default(),
         }
     }
 
@@ -203,6 +205,11 @@ impl FakeDevice {
     pub fn escaping(mut self, escaped_ns: f64) -> Self {
         self.escaped_ns = escaped_ns;
         self
+    }
+
+    /// Holds the clocks back now, which the next question about event reasons tells.
+    pub fn throttle(&mut self, reasons: EventReasons) {
+        self.pending_reasons = reasons;
     }
 
     /// Sets what the device says of itself.
@@ -374,7 +381,7 @@ impl Device for FakeDevice {
     fn event_reasons(&mut self) -> Result<EventReasons, DeviceError> {
         Ok(match self.enter(DeviceCall::EventReasons)? {
             Some(Fault::Throttles) => EventReasons::SOFTWARE_THERMAL,
-            _ => EventReasons::IDLE,
+            _ => EventReasons::IDLE.union(std::mem::take(&mut self.pending_reasons)),
         })
     }
 }

@@ -148,26 +148,6 @@ fn a_callable_that_returns_before_its_work_ends_is_noticed() {
 }
 
 #[test]
-fn new_executable_memory_counts_as_loaded_code() {
-    let mut device = HostDevice::new(|_set: u32| Ok(()));
-    let before = device.loaded_code().unwrap();
-    let mapped = map_one_executable_page();
-    let after = device.loaded_code().unwrap();
-    assert!(mapped);
-    assert_eq!(after.count, before.count + 1);
-}
-
-#[allow(unsafe_code, reason = "a page of executable memory has no safe form")]
-fn map_one_executable_page() -> bool {
-    let protection = libc::PROT_READ | libc::PROT_EXEC;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of
-    // this program; it is never unmapped nor executed.
-    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
-    page != libc::MAP_FAILED
-}
-
-#[test]
 fn the_last_level_cache_is_found_or_unknown_but_never_zero() {
     assert_ne!(last_level_cache_bytes(), Some(0));
 }
@@ -186,6 +166,14 @@ fn a_planted_slowdown_waits_at_least_its_fraction() {
     let device = HostDevice::new(Sums::new(64)).with_last_level_cache(64 << 20);
     let mut warm = Timer::new(device, &plan).unwrap().calibrate().unwrap().warm().unwrap();
     let request = TurnRequest { slowdown: 1.0, ..TurnInputs::Rotating.into() };
-    let TurnOutcome::Valid(turn) = warm.turn(request).unwrap() else { panic!("invalid") };
+    let outcome = warm.turn(request).unwrap();
+    let TurnOutcome::Valid(turn) = outcome else { panic!("{outcome:?}") };
     assert_eq!(turn.request.slowdown, 1.0);
+}
+
+#[test]
+fn a_clock_that_steps_back_is_handed_on_as_a_negative_time() {
+    let mut device = HostDevice::new(|_set: u32| Ok(()));
+    assert_eq!(device.elapsed_ns(10, 4), Ok(-6.0));
+    assert_eq!(device.elapsed_ns(4, 10), Ok(6.0));
 }

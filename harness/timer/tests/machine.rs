@@ -3,8 +3,8 @@
 
 use proofhouse_timer::fake::FakeDevice;
 use proofhouse_timer::{
-    CallsPerSample, ClockKind, DeviceCall, EscapeLimit, Invalid, MeasureError, Phase, Plan,
-    PlanError, Properties, Timer, TurnInputs, TurnOutcome, TurnRequest, ValidTurn, Warm,
+    CallsPerSample, ClockKind, DeviceCall, EscapeLimit, EventReasons, Invalid, MeasureError, Phase,
+    Plan, PlanError, Properties, Timer, TurnInputs, TurnOutcome, TurnRequest, ValidTurn, Warm,
 };
 
 const CACHE: u64 = 1 << 20;
@@ -219,6 +219,8 @@ fn identical_inputs_are_refused_where_the_cache_or_the_input_would_differ() {
     assert_eq!(refused(&rotated, identical), Some(PlanError::IdenticalInputs { calls: 10 }));
     let evicted = Plan::cold(2, 1024, 1, 2).evicting(5 * CACHE);
     assert_eq!(refused(&evicted, identical), None);
+    let rotated_by_one = Plan::cold(200, 32 * 1024, 1, 2).evicting(CACHE);
+    assert_eq!(refused(&rotated_by_one, identical), Some(PlanError::IdenticalInputs { calls: 1 }));
     let mut restored = Plan::hot(4, 1024, 2, 2);
     restored.restore = true;
     assert_eq!(refused(&restored, identical), Some(PlanError::IdenticalInputs { calls: 2 }));
@@ -267,7 +269,7 @@ fn a_device_clock_may_differ_from_the_wall_within_its_slack() {
 }
 
 #[test]
-fn reasons_are_data_that_survive_a_round_trip_and_say_what_happened() {
+fn reasons_say_what_happened() {
     let reason = Invalid::BelowFloor { elapsed_ns: 3.0, floor_ns: 20.0 };
     assert_eq!(reason.to_string(), "the region lasted 3 ns; an empty one lasts 20 ns");
 }
@@ -296,4 +298,28 @@ fn a_request_may_set_the_number_of_samples_but_not_to_zero() {
     assert_eq!(valid(warm.turn(asked(7)).unwrap()).samples.len(), 7);
     let refused = warm.turn(asked(0));
     assert!(matches!(refused, Err(MeasureError::Plan(PlanError::OutOfRange { .. }))));
+}
+
+#[test]
+fn samples_that_become_too_short_after_the_warm_up_are_invalid() {
+    // Eighty calls are the whole warm-up; afterwards a sample lasts 500 ns and needs 2,000.
+    let mut device = FakeDevice::steady(50.0).slow_start(80, 10.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 3)).unwrap();
+    let found = reasons(warm.turn(TurnInputs::Rotating).unwrap());
+    assert!(matches!(found[..], [Invalid::TooShort { needed_ns: 2_000.0, .. }]), "{found:?}");
+}
+
+#[test]
+fn clocks_held_back_in_the_turn_of_another_provider_do_not_count() {
+    let mut device = FakeDevice::steady(10_000.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 3)).unwrap();
+    warm.device_mut().throttle(EventReasons::POWER_CAP);
+    valid(warm.turn(TurnInputs::Rotating).unwrap());
+}
+
+#[test]
+fn a_reason_has_a_stable_code() {
+    let reason = Invalid::HostClockWentBack { before_ns: 2, after_ns: 1 };
+    assert_eq!(reason.code(), "host-clock-went-back");
+    assert_eq!(Invalid::ZeroTime { calls: 1 }.code(), "zero-time");
 }
