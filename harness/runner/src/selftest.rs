@@ -213,13 +213,16 @@ impl Stage<'_> {
             expect_libraries,
             expect_kernels: vec![],
             thread_variables: vec![],
-            variables: BTreeMap::from([("PROOFHOUSE_FAKE_ID".to_owned(), said)]),
+            variables: BTreeMap::from([
+                ("PROOFHOUSE_FAKE_ID".to_owned(), said),
+                ("PROOFHOUSE_FAKE_STATE".to_owned(), folder.to_string_lossy().into_owned()),
+            ]),
         };
         Ok(ProviderHome { provider, folder })
     }
 
     fn gate(&self) -> Result<ResolvedGate, IdError> {
-        let timing = (self.exploit.kind == GateKind::Baseline).then(rule);
+        let timing = (self.exploit.kind == GateKind::Baseline).then(|| rule(self.exploit));
         let baselines = if timing.is_some() { vec!["honest".parse()?] } else { vec![] };
         let header = GateHeader {
             id: GateId::new(format!("selftest.{}", self.exploit.kind))?,
@@ -281,7 +284,9 @@ impl Stage<'_> {
     }
 }
 
-fn rule() -> TimingRule {
+/// An exploit that is to leave the data undecided must not be able to pass by being measured: it has to win.
+fn rule(exploit: &Exploit) -> TimingRule {
+    let undecided = exploit.expected.contains(&Verdict::Inconclusive);
     TimingRule {
         contract: TimingContract {
             cache: Cache::Hot,
@@ -293,7 +298,7 @@ fn rule() -> TimingRule {
             clock_policy: ClockPolicy::AsFound,
         },
         margin: 0.03,
-        require: Require::Measured,
+        require: if undecided { Require::Win } else { Require::Measured },
     }
 }
 

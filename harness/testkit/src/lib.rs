@@ -1,1 +1,8 @@
-//! Fake workers, one for each way to go wrong.
+//! Fake workers, one for each way to go wrong, and the verdict that each must get.
+//!
+//! The worker itself is the program `proofhouse-fake-worker --defect NAME`: it speaks the protocol through code of its
+//! own and runs a plain rms_norm in F32, so that with the defect `none` it is an honest control.
+
+mod defects;
+
+pub use defects::{DEFECTS, Defect, find};
