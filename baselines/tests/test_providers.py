@@ -145,8 +145,9 @@ class Locks(unittest.TestCase):
             names = [line for line in lines if not line.startswith(" ")]
             with self.subTest(lock.parent.name):
                 self.assertTrue(names)
-                self.assertTrue(all(re.match(r"[a-z0-9-]+==[0-9.]+ .*\\$|[a-z0-9-]+==[0-9.]+ \\$", n) for n in names))
-                self.assertTrue(all(re.match(r" +--hash=sha256:[0-9a-f]{64}( \\)?$", x) for x in set(lines) - set(names)))
+                self.assertTrue(all(re.match(r"[a-z0-9-]+==[0-9.]+ .*\\$", name) for name in names))
+                hashes = set(lines) - set(names)
+                self.assertTrue(all(re.match(r" +--hash=sha256:[0-9a-f]{64}( \\)?$", line) for line in hashes))
 
 
 if __name__ == "__main__":
