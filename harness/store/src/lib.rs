@@ -6,6 +6,22 @@
 //! ([`Store::compare`], [`Store::history`]).
 //!
 //! Workers and GPU hosts never need it.
+//!
+//! ```no_run
+//! // Compiled only: a documentation test has no run path to libduckdb. `tests/query.rs` runs the same lines.
+//! use proofhouse_store::{Format, Store, synthetic::Synthetic};
+//!
+//! # fn main() -> Result<(), proofhouse_store::StoreError> {
+//! let mut index = Store::in_memory()?;
+//! // An evidence folder is a source, too; this one makes its records up.
+//! index.ingest(&Synthetic { cells: 2, samples: 100 })?;
+//! let mut text = Vec::new();
+//! index.write_query("SELECT cell, verdict FROM cells ORDER BY cell", Format::Csv, &mut text)?;
+//! assert!(text.starts_with(b"cell,verdict\r\nrows=1 hidden=1024 BF16 contiguous normal,pass\r\n"));
+//! assert!(index.query("DELETE FROM verdicts").is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 mod compare;
 mod error;

@@ -63,12 +63,7 @@ impl Store {
                 layout::create(&connection)?;
             }
         }
-        Ok(Store {
-            connection,
-            access: Access::Write,
-            scratch: Some(scratch(path)),
-            _lock: Some(lock),
-        })
+        Ok(Store { connection, access: Access::Write, scratch: Some(scratch(path)), _lock: lock })
     }
 
     /// Opens the index at `path` for queries only.
@@ -94,12 +89,7 @@ impl Store {
                 return Err(StoreError::OlderLayout { path: path.to_owned(), found, known });
             }
         }
-        Ok(Store {
-            connection,
-            access: Access::Read,
-            scratch: Some(scratch(path)),
-            _lock: Some(lock),
-        })
+        Ok(Store { connection, access: Access::Read, scratch: Some(scratch(path)), _lock: lock })
     }
 
     /// An index in memory: it is gone when dropped, and cannot export Parquet.
@@ -185,15 +175,16 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 ///
 /// DuckDB's own lock is per process and is lost when any handle of the process closes the file; this one is
 /// per handle, and a killed process frees it.
-fn lock(path: &Path, access: Access) -> Result<File, StoreError> {
+///
+/// A reader where nothing can be written takes none: nobody can write there.
+fn lock(path: &Path, access: Access) -> Result<Option<File>, StoreError> {
     let beside = suffixed(path, ".lock");
-    let mut file = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&beside)
-        .map_err(unwritable(&beside))?;
+    let opened = File::options().create(true).truncate(false).read(true).write(true).open(&beside);
+    let mut file = match opened {
+        Ok(file) => file,
+        Err(error) if access == Access::Read && forbidden(&error) => return Ok(None),
+        Err(error) => return Err(unwritable(&beside)(error)),
+    };
     let taken = match access {
         Access::Read => file.try_lock_shared(),
         Access::Write => file.try_lock(),
@@ -212,7 +203,11 @@ fn lock(path: &Path, access: Access) -> Result<File, StoreError> {
     if access == Access::Write {
         write_holder(&mut file).map_err(unwritable(&beside))?;
     }
-    Ok(file)
+    Ok(Some(file))
+}
+
+fn forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 fn write_holder(file: &mut File) -> io::Result<()> {

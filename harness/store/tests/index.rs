@@ -205,6 +205,51 @@ fn two_processes_at_once_get_a_typed_error() {
     assert!(said.contains(&format!("in use by process {}", std::process::id())), "{said}");
 }
 
+/// Ends the process in the middle of an ingest.
+struct Dying;
+
+impl Source for Dying {
+    fn files(&self) -> Result<Vec<String>, SourceError> {
+        Synthetic { cells: 50, samples: 10_000 }.files()
+    }
+
+    fn load(&self, file: &str) -> Result<Stored, SourceError> {
+        if file.ends_with("cell-40.json") {
+            std::process::abort();
+        }
+        Synthetic { cells: 50, samples: 10_000 }.load(file)
+    }
+
+    fn samples(&self, blob: &BlobRef) -> Result<Samples, SourceError> {
+        Synthetic { cells: 50, samples: 10_000 }.samples(blob)
+    }
+}
+
+#[test]
+fn a_process_that_dies_in_an_ingest_leaves_the_last_whole_one() {
+    const NAME: &str = "a_process_that_dies_in_an_ingest_leaves_the_last_whole_one";
+    if let Some(path) = std::env::var_os("PROOFHOUSE_TEST_INDEX") {
+        let done = Store::open(Path::new(&path)).unwrap().ingest(&Dying);
+        unreachable!("the process goes on after its end: {done:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = index(&folder);
+    let mut store = Store::open(&path).unwrap();
+    store.ingest(&Synthetic { cells: 5, samples: 10_000 }).unwrap();
+    drop(store);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([NAME, "--exact", "--nocapture"])
+        .env("PROOFHOUSE_TEST_INDEX", &path)
+        .output()
+        .unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6));
+    let mut store = Store::open(&path).unwrap();
+    assert_eq!(store.count("samples").unwrap(), 50_000);
+    let done = store.ingest(&Synthetic { cells: 50, samples: 10_000 }).unwrap();
+    assert_eq!((done.known, done.added), (11, 90));
+    assert_eq!(store.count("samples").unwrap(), 500_000);
+}
+
 #[test]
 fn a_file_that_is_no_database_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,6 +18,15 @@ fn written(store: &Store, sql: &str, format: Format) -> String {
 }
 
 #[test]
+fn the_example_of_the_documentation_runs() {
+    let mut index = Store::in_memory().unwrap();
+    index.ingest(&Synthetic { cells: 2, samples: 100 }).unwrap();
+    let text = written(&index, "SELECT cell, verdict FROM cells ORDER BY cell", Format::Csv);
+    assert!(text.starts_with("cell,verdict\r\nrows=1 hidden=1024 BF16 contiguous normal,pass\r\n"));
+    assert!(index.query("DELETE FROM verdicts").is_err());
+}
+
+#[test]
 fn every_way_to_ask_is_answered() {
     let store = filled();
     for (sql, rows) in [
