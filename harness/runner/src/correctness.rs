@@ -387,6 +387,8 @@ impl Passes<'_> {
 
     async fn run(&mut self, way: Way, posed: Posed) -> Result<Outcome, Broken> {
         let case = self.case_name(way);
+        // Checked mode must refuse inputs with values that no kernel may take (a NaN logit).
+        let checked = way.checked && !posed.device_faults;
         if way.prepare {
             let request = prepare(&case, self.case, posed);
             let answer = self.live.worker.ask_case(request, &case).await?;
@@ -395,7 +397,7 @@ impl Passes<'_> {
             }
             self.bound.push(case.clone());
         }
-        let request = Request::Check { case: case.clone(), checked: way.checked };
+        let request = Request::Check { case: case.clone(), checked };
         Ok(outcome(self.live.worker.ask_case(request, &case).await?))
     }
 
@@ -476,7 +478,7 @@ pub(crate) fn prepare(case: &str, spec: &CaseSpec, posed: Posed) -> Request {
     Request::Prepare(Prepare {
         case: case.to_owned(),
         operator: spec.operator.clone(),
-        dtype: spec.dtype,
+        dtype: posed.dtype.unwrap_or(spec.dtype),
         dims: posed.dims,
         params: posed.params,
         tensors: posed.tensors,
