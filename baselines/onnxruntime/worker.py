@@ -249,11 +249,14 @@ def witness():
 
 if __name__ == "__main__":
     half = ["F32", "F16"]
-    dtypes = {rms_norm: ["F32", "F16", "BF16"]}
-    if tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) < (1, 23):
-        dtypes.update({rms_norm: half, add_rms_norm: ["F32"]})  # the sum is not rounded in front of the norm there
-    builders = (rms_norm, add_rms_norm, rms_norm_dynamic_fp8, silu_and_mul)
-    builders += (greedy_logprob, selected_logprob_rank, topk_logprobs, min_p)
-    operators = {build.__name__: (dtypes.get(build, half), binder(build)) for build in builders}
+    dtypes = {build: half for build in (rms_norm, add_rms_norm, rms_norm_dynamic_fp8, silu_and_mul, greedy_logprob)}
+    dtypes.update({build: half for build in (selected_logprob_rank, topk_logprobs, min_p)})
+    release = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
+    if release >= (1, 24):
+        dtypes[rms_norm] = ["F32", "F16", "BF16"]
+    if release < (1, 23):
+        dtypes[add_rms_norm] = ["F32"]  # the sum is not rounded in front of the norm there
+        del dtypes[rms_norm_dynamic_fp8]  # E4M3 memory cannot be bound there
+    operators = {build.__name__: (types, binder(build)) for build, types in dtypes.items()}
     version, packages = onnxruntime.__version__, ("onnxruntime", "numpy")
     serve("onnxruntime", operators, version, packages=packages, strided=False, witness=witness)
