@@ -4,7 +4,7 @@ The graphs are the fastest of the forms that were tried on one core: the fused S
 Add in front of it rather than SkipSimplifiedLayerNormalization (half its time), TopK with k = 1 rather than ArgMax,
 Sub-Exp-ReduceSum-Log rather than ReduceLogSumExp (an eighth of its time), a float sum of the comparison for ranks
 (exact below 2^24). Outputs of operators that work in place are bound to the inputs' memory; each such graph reads an
-element before it writes it.
+element before it writes it. NaN follows onnxruntime, not the contract's rule that NaN never wins a maximum.
 """
 
 import pathlib
