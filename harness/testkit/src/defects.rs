@@ -140,10 +140,16 @@ pub const DEFECTS: &[Defect] = &[
         "slow-first-slot",
         "P13",
         Baseline,
-        &[Inconclusive],
+        &[Inconclusive, Invalid],
         "is fast unless it is first in its block",
     ),
-    bad("bimodal-by-process", "P15", Baseline, &[Inconclusive], "is fast in every other process"),
+    bad(
+        "bimodal-by-process",
+        "P15",
+        Baseline,
+        &[Inconclusive, Invalid],
+        "is fast in every other process",
+    ),
 ];
 
 /// The first defect of this name.
