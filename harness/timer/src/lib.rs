@@ -43,6 +43,7 @@ pub mod ffi;
 pub mod host;
 mod measure;
 mod plan;
+mod region;
 mod sample;
 mod warm_up;
 

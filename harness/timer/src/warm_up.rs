@@ -1,8 +1,9 @@
 //! The warm-up: when code stops loading and samples stop drifting.
 
 use crate::device::Device;
-use crate::measure::{Core, MeasureError, Region, Stage, next_rotation};
+use crate::measure::{MeasureError, Stage};
 use crate::plan::{CallsPerSample, RESOLUTION_FACTOR};
+use crate::region::{Core, Region, Stop, next_rotation};
 use crate::sample::{Calibration, Phase, Sample};
 
 /// Growth of the calls from one sample to the next is at most this.
@@ -56,7 +57,7 @@ pub(crate) fn run<D: Device>(
     core: &mut Core<D>,
     calibration: Calibration,
 ) -> Result<Warmed, MeasureError> {
-    let stop = |stop: crate::measure::Stop| stop.into_error(Stage::WarmUp);
+    let stop = |stop: Stop| stop.into_error(Stage::WarmUp);
     let limits = core.plan.warm_up;
     let needed_ns = needed_ns(core.plan.calls, calibration);
     let (mut calls, most_calls) = match core.plan.calls {
