@@ -1,4 +1,5 @@
-//! Writes the generated files again: the JSON Schemas in `gates/schema/` and the rendered errors in `tests/refusals/`.
+//! Writes the generated files again: the JSON Schemas in `gates/schema/`, the catalog's part of `docs/kernels.md` and the
+//! rendered errors in `tests/refusals/`.
 //! Read the difference before it is committed: `cargo run -p proofhouse-gate --example regenerate`.
 
 #[path = "../tests/support/mod.rs"]
@@ -7,7 +8,8 @@ mod support;
 use std::io;
 use std::path::Path;
 
-use proofhouse_gate::declare::Style;
+use proofhouse_gate::declare::{DiskFolder, Style, read_catalog};
+use proofhouse_gate::document;
 
 fn main() -> io::Result<()> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -18,6 +20,10 @@ fn main() -> io::Result<()> {
         }
         std::fs::write(path, text)?;
     }
+    let catalog = read_catalog(&DiskFolder(package.join("../../gates"))).map_err(io::Error::other)?;
+    let kernels = package.join("../..").join(document::KERNELS);
+    let text = std::fs::read_to_string(&kernels)?;
+    std::fs::write(kernels, document::redraw(&text, &catalog).map_err(io::Error::other)?)?;
     for entry in std::fs::read_dir(package.join("tests/refusals"))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "toml") {

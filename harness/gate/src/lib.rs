@@ -5,9 +5,11 @@
 //! | [`declare`] | reads gates, profiles and providers; binds gates to catalog, providers and a profile |
 //! | [`judge`] | evidence to verdicts, verdicts to totals and exit codes |
 //! | [`stats`] | the statistics of paired speeds |
+//! | [`document`] | the part of `docs/kernels.md` that is drawn from the catalog |
 //! | [`schemas`] | the JSON Schemas of what people write |
 
 pub mod declare;
+pub mod document;
 pub mod judge;
 mod schemas;
 pub mod stats;

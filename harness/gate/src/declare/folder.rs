@@ -170,7 +170,11 @@ pub fn read_catalog(files: &dyn FileSource) -> Result<Catalog, DeclarationErrors
         whole(files, CATALOG, &format!("{error}{cause}"))
     })?;
     if catalog.schema == proofhouse_schema::SCHEMA {
-        Ok(catalog)
+        // What cells take over from it must have a digest.
+        match canonical::to_bytes(&catalog) {
+            Ok(_) => Ok(catalog),
+            Err(error) => Err(whole(files, CATALOG, &error.to_string())),
+        }
     } else {
         let (found, accepted) = (&catalog.schema, proofhouse_schema::SCHEMA);
         Err(whole(files, CATALOG, &format!("its schema is {found:?}, accepted is {accepted:?}")))

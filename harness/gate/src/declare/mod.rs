@@ -4,12 +4,15 @@
 //! [`resolve`] binds it to catalog, providers and profiles and spells every cell out. Each stage notes everything that
 //! is wrong before it gives up. What is wrong is data ([`fault`]); how it looks is [`render`]'s.
 
+mod exclude;
 pub mod fault;
 pub mod folder;
 mod nearest;
+mod product;
 pub mod profiles;
 pub mod provider;
 mod reader;
+mod real;
 pub mod render;
 pub mod resolve;
 pub mod sited;

@@ -257,7 +257,9 @@ impl FromToml for u32 {
 impl FromToml for f64 {
     fn from_toml(value: &Spanned<DeValue<'_>>, key: &str, sink: &mut Sink) -> Option<Self> {
         match value.get_ref() {
-            DeValue::Float(number) => number.as_str().parse().ok(),
+            DeValue::Float(number) => {
+                number.as_str().parse().ok().or_else(|| wrong_type(value, key, "a number", sink))
+            }
             DeValue::Integer(_) => i64::from_toml(value, key, sink).map(|v| v as f64),
             _ => wrong_type(value, key, "a number", sink),
         }

@@ -4,31 +4,34 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::catalog::{Catalog, Operator, ParamKind, ParamValue};
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::gate::{
     CaseSpec, Cell, Exclusion, Expect, GateHeader, GateKind, Inputs, Profile, ResolvedGate,
 };
-use proofhouse_schema::ids::{OperatorName, ProfileId, ProviderId};
+use proofhouse_schema::ids::{ProfileId, ProviderId};
 use proofhouse_schema::provider::Provider;
 use proofhouse_schema::units::Wide;
 
 use super::fault::{DeclarationErrors, Fault};
 use super::folder::FileSource;
+use super::product::{Axes, typed};
 use super::reader::Sink;
+use super::real::FileFacts;
 use super::sited::{Axis, Sited};
-use super::spec::{CellsSpec, ExcludeSpec, FileSpec, GateSpec, RefusalsSpec};
-use super::tensors;
+use super::spec::{CellsSpec, GateSpec, RefusalsSpec};
 
 /// The value class of cells that name none, and of tensors that a file lacks.
 const DEFAULT_VALUES: &str = "normal";
 /// The layout of cells that name none.
 const DEFAULT_LAYOUT: &str = "contiguous";
 /// The seed of cells that name none; it is left out of their keys.
-const DEFAULT_SEED: u64 = 1;
+pub(super) const DEFAULT_SEED: u64 = 1;
 /// Value classes with so little entropy that a speed measured on them says nothing.
 const LOW_ENTROPY: [&str; 5] = ["all-equal", "signed-zero", "one-hot", "heavy-ties", "masked-rows"];
+
+/// The most cells of one table: a slip in an axis must not take all memory.
+const MAX_CELLS: usize = 100_000;
 
 /// What gates are bound to.
 pub struct Bindings<'a> {
@@ -43,9 +46,9 @@ pub struct Bindings<'a> {
 }
 
 /// A cell before profile and exclusions are applied.
-struct Draft {
-    key: String,
-    case: CaseSpec,
+pub(super) struct Draft {
+    pub(super) key: String,
+    pub(super) case: CaseSpec,
     profiles: Option<BTreeSet<ProfileId>>,
     span: Range<usize>,
 }
@@ -71,17 +74,12 @@ pub fn resolve(
     sink.finish(resolved)
 }
 
-struct Resolver<'a> {
-    spec: &'a GateSpec,
-    bindings: &'a Bindings<'a>,
-    sink: &'a mut Sink,
-    read: HashMap<String, Option<FileFacts>>,
-}
-
-#[derive(Clone)]
-struct FileFacts {
-    sha256: Digest,
-    tensors: BTreeMap<String, tensors::FileTensor>,
+/// Binds one gate; every fault goes to the sink.
+pub(super) struct Resolver<'a> {
+    pub(super) spec: &'a GateSpec,
+    pub(super) bindings: &'a Bindings<'a>,
+    pub(super) sink: &'a mut Sink,
+    pub(super) read: HashMap<String, Option<FileFacts>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -171,7 +169,12 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn check_names(&mut self, what: &'static str, found: &[Sited<String>], accepted: &[String]) {
+    pub(super) fn check_names(
+        &mut self,
+        what: &'static str,
+        found: &[Sited<String>],
+        accepted: &[String],
+    ) {
         for name in found {
             if !accepted.contains(&name.value) {
                 self.unknown(what, name, accepted.to_vec());
@@ -179,7 +182,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn check_dtypes(&mut self, found: &[Sited<Dtype>], operator: &Operator) {
+    pub(super) fn check_dtypes(&mut self, found: &[Sited<Dtype>], operator: &Operator) {
         for dtype in found {
             if !operator.dtypes.contains(&dtype.value) {
                 let text = Sited::new(dtype.value.to_string(), dtype.span.clone());
@@ -228,6 +231,12 @@ impl<'a> Resolver<'a> {
         };
         let (name, seed) = (&self.spec.operator.value, cells.seed);
         let axes = Axes { name, operator, shapes, params, dtypes, layouts, inputs, seed };
+        if axes.count() > MAX_CELLS {
+            let (key, found) = ("cells".to_owned(), format!("{} cells in one table", axes.count()));
+            let accepted = format!("at most {MAX_CELLS}");
+            self.sink.push(cells.span.clone(), Fault::OutOfRange { key, found, accepted });
+            return;
+        }
         axes.product(|key, case| {
             drafts.push(Draft { key, case, profiles: profiles.clone(), span: cells.span.clone() });
         });
@@ -306,91 +315,6 @@ impl<'a> Resolver<'a> {
             return None;
         }
         names.into_iter().map(|name| axes.remove(&name).map(|axis| (name, axis))).collect()
-    }
-
-    /// Adds the extents that follow from the file, and refuses those that contradict it.
-    fn infer(
-        &mut self,
-        operator: &Operator,
-        file: &FileSpec,
-        axes: &mut BTreeMap<String, Vec<u64>>,
-    ) -> Option<()> {
-        let facts = self.facts(file)?;
-        let shapes: Vec<(&str, &[u64])> = file
-            .tensors
-            .iter()
-            .filter_map(|(ours, theirs)| {
-                Some((ours.value.as_str(), facts.tensors.get(&theirs.value)?.shape.as_slice()))
-            })
-            .collect();
-        let mut dims: BTreeMap<String, u64> = BTreeMap::new();
-        for (name, axis) in axes.iter() {
-            if let [only] = axis.as_slice() {
-                dims.insert(name.clone(), *only);
-            }
-        }
-        if let Err(found) = tensors::infer(operator, &shapes, &mut dims) {
-            let accepted = "every extent must follow from the file's tensors alike".to_owned();
-            self.sink.push(file.span.clone(), Fault::Tensor { found, accepted });
-            return None;
-        }
-        for (name, extent) in dims {
-            if operator.dims.iter().any(|dim| dim.name == name) {
-                axes.entry(name).or_insert_with(|| vec![extent]);
-            }
-        }
-        Some(())
-    }
-
-    fn facts(&mut self, file: &FileSpec) -> Option<FileFacts> {
-        let path = &file.path.value;
-        if let Some(known) = self.read.get(path) {
-            return known.clone();
-        }
-        let read =
-            self.bindings.files.read(path).map_err(|error| error.to_string()).and_then(|bytes| {
-                let tensors = tensors::header(&bytes)?;
-                Ok(FileFacts { sha256: Digest::of(&bytes), tensors })
-            });
-        let facts = match read {
-            Ok(facts) => Some(facts),
-            Err(why) => {
-                self.sink.push(file.path.span.clone(), Fault::Unreadable { why });
-                None
-            }
-        };
-        self.read.insert(path.clone(), facts.clone());
-        facts
-    }
-
-    /// The inputs of cells with a file, with the words that name them in keys; empty for others, `None` after an error.
-    fn file_inputs(
-        &mut self,
-        operator: &Operator,
-        cells: &CellsSpec,
-    ) -> Option<Vec<(String, Inputs)>> {
-        let Some(file) = &cells.file else { return Some(Vec::new()) };
-        let facts = self.facts(file)?;
-        let ours: Vec<String> = operator
-            .tensors
-            .iter()
-            .filter(|tensor| tensor.role != proofhouse_schema::catalog::Role::Out)
-            .map(|tensor| tensor.name.clone())
-            .collect();
-        let theirs: Vec<String> = facts.tensors.keys().cloned().collect();
-        for (our, their) in &file.tensors {
-            self.check_names("input tensor of this operator", std::slice::from_ref(our), &ours);
-            self.check_names("tensor of this file", std::slice::from_ref(their), &theirs);
-        }
-        let path = file.path.value.clone();
-        let stem = path.rsplit('/').next().unwrap_or(&path).trim_end_matches(".safetensors");
-        let named: Vec<String> =
-            file.tensors.iter().map(|(o, t)| format!("{}={}", o.value, t.value)).collect();
-        let word = format!("{stem}:{}", named.join(","));
-        let tensors =
-            file.tensors.iter().map(|(o, t)| (o.value.clone(), t.value.clone())).collect();
-        let seed = Wide(cells.seed);
-        Some(vec![(word, Inputs::File { path, sha256: facts.sha256, tensors, seed })])
     }
 
     /// One axis per parameter, in the catalog's order; what nothing sets keeps its default.
@@ -543,62 +467,6 @@ impl<'a> Resolver<'a> {
             before.push(draft);
         }
     }
-
-    /// The reason for which each draft is excluded, if it is.
-    fn exclusions(&mut self, operator: &Operator, drafts: &[Draft]) -> Vec<Option<String>> {
-        let mut reasons = vec![None; drafts.len()];
-        let spec = self.spec;
-        for exclude in &spec.exclude {
-            let before = self.sink.len();
-            self.check_exclusion(operator, exclude);
-            let mut used = self.sink.len() > before;
-            for (draft, reason) in drafts.iter().zip(&mut reasons) {
-                if matches(exclude, &draft.case) {
-                    used = true;
-                    reason.get_or_insert_with(|| exclude.reason.clone());
-                }
-            }
-            if !used {
-                self.sink.push(exclude.span.clone(), Fault::IdleExclusion);
-            }
-        }
-        reasons
-    }
-
-    fn check_exclusion(&mut self, operator: &Operator, exclude: &ExcludeSpec) {
-        let axis =
-            |axis: &Option<Axis<String>>| axis.as_ref().map_or(Vec::new(), |a| a.values.clone());
-        let refusals: Vec<String> = operator.refusals.iter().map(|r| r.name.clone()).collect();
-        let dims: Vec<String> = operator.dims.iter().map(|dim| dim.name.clone()).collect();
-        let written: Vec<Sited<String>> =
-            exclude.dims.iter().map(|(name, _)| name.clone()).collect();
-        self.check_names("dimension of this operator", &written, &dims);
-        self.check_dtypes(exclude.dtype.as_deref().unwrap_or_default(), operator);
-        self.check_names("layout of this operator", &axis(&exclude.layout), &operator.layouts);
-        self.check_names("value class of this operator", &axis(&exclude.values), &operator.values);
-        self.check_names("refusal of this operator", &axis(&exclude.refusal), &refusals);
-    }
-}
-
-fn matches(exclude: &ExcludeSpec, case: &CaseSpec) -> bool {
-    let has = |axis: &Option<Axis<String>>, found: Option<&str>| {
-        axis.as_ref().is_none_or(|a| a.values.iter().any(|v| Some(v.value.as_str()) == found))
-    };
-    let refusal = match &case.expect {
-        Expect::Refusal { name, .. } => Some(name.as_str()),
-        Expect::Outputs => None,
-    };
-    let values = match (&case.inputs, refusal) {
-        (Inputs::Seeded { values, .. }, None) => Some(values.as_str()),
-        _ => None,
-    };
-    has(&exclude.layout, Some(&case.layout))
-        && has(&exclude.values, values)
-        && has(&exclude.refusal, refusal)
-        && exclude.dtype.as_ref().is_none_or(|list| list.iter().any(|d| d.value == case.dtype))
-        && exclude.dims.iter().all(|(name, axis)| {
-            axis.values.iter().any(|v| case.dims.get(&name.value) == Some(&v.value))
-        })
 }
 
 fn plain(axis: Option<&Axis<String>>, default: &str, span: &Range<usize>) -> Vec<Sited<String>> {
@@ -608,95 +476,8 @@ fn plain(axis: Option<&Axis<String>>, default: &str, span: &Range<usize>) -> Vec
     }
 }
 
-/// A parameter's value in its declared type.
-fn typed(kind: ParamKind, value: ParamValue) -> Option<ParamValue> {
-    match kind {
-        ParamKind::Float => value.as_f64().map(ParamValue::Float),
-        ParamKind::Integer => value.as_i64().map(ParamValue::Integer),
-        ParamKind::Boolean => value.as_bool().map(ParamValue::Boolean),
-    }
-}
-
 impl<T: std::fmt::Display> Sited<T> {
     fn clone_text(&self) -> Sited<String> {
         Sited::new(self.value.to_string(), self.span.clone())
     }
-}
-
-/// The axes of a set of cells.
-struct Axes<'a> {
-    name: &'a OperatorName,
-    operator: &'a Operator,
-    shapes: Vec<(String, Vec<u64>)>,
-    params: Vec<(String, Vec<ParamValue>)>,
-    dtypes: Vec<Dtype>,
-    layouts: Vec<Sited<String>>,
-    inputs: Vec<(String, Inputs)>,
-    seed: u64,
-}
-
-impl Axes<'_> {
-    /// Every combination, the first dimension slowest, with its key.
-    fn product(&self, mut each: impl FnMut(String, CaseSpec)) {
-        let shapes = combinations(&self.shapes);
-        let params = combinations(&self.params);
-        for shape in &shapes {
-            let shape_words: Vec<String> =
-                shape.iter().map(|(name, extent)| format!("{name}={extent}")).collect();
-            for param in &params {
-                let mut head = shape_words.join(" ");
-                for (value, declared) in param.iter().zip(&self.operator.params) {
-                    if typed(declared.kind, declared.default) != Some(value.1) {
-                        head.push_str(&format!(" {}={}", value.0, value.1));
-                    }
-                }
-                self.inner(&head, shape, param, &mut each);
-            }
-        }
-    }
-
-    fn inner(
-        &self,
-        head: &str,
-        shape: &[(String, u64)],
-        param: &[(String, ParamValue)],
-        each: &mut impl FnMut(String, CaseSpec),
-    ) {
-        for dtype in &self.dtypes {
-            for layout in &self.layouts {
-                for (word, inputs) in &self.inputs {
-                    let mut key = format!("{head} {dtype} {} {word}", layout.value);
-                    if self.seed != DEFAULT_SEED {
-                        key.push_str(&format!(" seed={}", self.seed));
-                    }
-                    let case = CaseSpec {
-                        operator: self.name.clone(),
-                        dims: shape.iter().cloned().collect(),
-                        dtype: *dtype,
-                        layout: layout.value.clone(),
-                        params: param.iter().cloned().collect(),
-                        inputs: inputs.clone(),
-                        expect: Expect::Outputs,
-                    };
-                    each(key, case);
-                }
-            }
-        }
-    }
-}
-
-/// The product of named axes, the first slowest.
-fn combinations<T: Clone>(axes: &[(String, Vec<T>)]) -> Vec<Vec<(String, T)>> {
-    axes.iter().fold(vec![Vec::new()], |heads, (name, values)| {
-        heads
-            .iter()
-            .flat_map(|head| {
-                values.iter().map(move |value| {
-                    let mut row = head.clone();
-                    row.push((name.clone(), value.clone()));
-                    row
-                })
-            })
-            .collect()
-    })
 }

@@ -20,6 +20,8 @@ use super::written::{CellsTable, ExcludeTable, GateFile, RefusalsTable, TimingTa
 const DEFAULT_MARGIN: f64 = 0.01;
 /// The largest margin.
 const MAX_MARGIN: f64 = 0.5;
+/// The largest whole number: a wider one has no canonical form, so its cell would have no digest.
+const MAX_INTEGER: u64 = 1 << 53;
 
 /// A gate by itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,6 +165,9 @@ impl GateSpec {
             written.exclude.into_iter().flatten().map(|table| exclusion(table, sink)).collect();
         let refusals = written.refusals.map(|table| refusals(table, sink));
         let timing = written.timing.map(|table| timing(table, sink));
+        for (name, value) in written.params.iter().flat_map(|params| &params.entries) {
+            narrow_param(name, value, sink);
+        }
         let candidates = candidates?;
         let baselines = baselines.unwrap_or_else(|| Some(Vec::new()))?;
         for baseline in &baselines {
@@ -354,17 +359,40 @@ fn cells(table: CellsTable, sink: &mut Sink) -> Option<CellsSpec> {
     }
     let dtypes = dtypes(table.dtypes, sink);
     let profiles = profiles(table.profiles, sink);
+    let dims = entries(table.dims);
+    for (name, axis) in &dims {
+        axis.values.iter().for_each(|extent| narrow(name, extent.value, &extent.span, sink));
+    }
+    let params = entries(table.params);
+    for (name, axis) in &params {
+        axis.values.iter().for_each(|value| narrow_param(name, value, sink));
+    }
     Some(CellsSpec {
-        dims: entries(table.dims),
+        dims,
         dtypes: dtypes?,
         layouts: table.layouts,
         values: table.values,
-        params: entries(table.params),
+        params,
         profiles: profiles?,
         seed: table.seed.map_or(1, |seed| seed.value),
         file,
         span: table.span,
     })
+}
+
+/// Refuses a whole number that canonical JSON does not hold.
+fn narrow(key: &Sited<String>, size: u64, span: &Range<usize>, sink: &mut Sink) {
+    if size > MAX_INTEGER {
+        let (key, found) = (key.value.clone(), size.to_string());
+        let accepted = format!("at most 2^53, {MAX_INTEGER}");
+        sink.push(span.clone(), Fault::OutOfRange { key, found, accepted });
+    }
+}
+
+fn narrow_param(key: &Sited<String>, value: &Sited<ParamValue>, sink: &mut Sink) {
+    if let ParamValue::Integer(number) = value.value {
+        narrow(key, number.unsigned_abs(), &value.span, sink);
+    }
 }
 
 /// Whether a path could name a file outside the folder it is relative to.
@@ -397,6 +425,7 @@ fn refusals(table: RefusalsTable, sink: &mut Sink) -> Option<RefusalsSpec> {
     let dtypes = dtypes(table.dtypes, sink);
     let profiles = profiles(table.profiles, sink);
     let dims = table.dims.entries;
+    dims.iter().for_each(|(name, extent)| narrow(name, extent.value, &extent.span, sink));
     Some(RefusalsSpec { dims, dtypes: dtypes?, profiles: profiles?, span: table.span })
 }
 

@@ -8,6 +8,9 @@ use serde::Deserialize;
 /// The longest header accepted, in bytes.
 const MAX_HEADER: usize = 16 << 20;
 
+/// The largest extent: canonical JSON holds no wider integer.
+const MAX_EXTENT: u64 = 1 << 53;
+
 /// One tensor of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct FileTensor {
@@ -36,6 +39,9 @@ pub(crate) fn header(bytes: &[u8]) -> Result<BTreeMap<String, FileTensor>, Strin
         .map(|(name, value)| {
             let tensor = FileTensor::deserialize(value)
                 .map_err(|error| format!("tensor {name:?} has no dtype and shape ({error})"))?;
+            if let Some(extent) = tensor.shape.iter().find(|extent| **extent > MAX_EXTENT) {
+                return Err(format!("tensor {name:?} has an extent of {extent}, at most 2^53 are accepted"));
+            }
             Ok((name, tensor))
         })
         .collect()
