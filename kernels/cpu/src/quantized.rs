@@ -6,6 +6,7 @@ use crate::normalized::inverse_root;
 use crate::parallel::over_rows;
 use crate::precise;
 use crate::rows::{Rows, RowsMut};
+use crate::simd::quantize::{self, Block};
 use crate::simd::{Target, norm};
 
 /// Largest finite E4M3 value.
@@ -16,12 +17,6 @@ const SCALE_MIN: f32 = 1.0 / (448.0 * 512.0);
 /// The scale of a row whose largest magnitude is `absmax`.
 pub(crate) fn scale_of(absmax: f32) -> f32 {
     (absmax / E4M3_MAX).max(SCALE_MIN)
-}
-
-/// Whether the fast quotient is exact for a scale: see [`norm::quantize`].
-fn divides_fast(scale: f32) -> bool {
-    const SIGNIFICAND: u32 = (1 << 23) - 1;
-    scale.is_finite() && scale.to_bits() & SIGNIFICAND != SIGNIFICAND
 }
 
 /// Operands of the operator, accepted.
@@ -46,6 +41,7 @@ pub(crate) fn rms_norm_dynamic_fp8(target: Target, operands: Operands<'_, '_, '_
     let rows = (Rows::of(x), residual.map(RowsMut::of), RowsMut::of(q), RowsMut::elements(scale));
     let fault: Option<()> =
         over_rows(rows, row_bytes, &|_, (x, mut residual, mut q, mut scale)| {
+            let mut block = Block::new();
             for index in 0..x.count() {
                 let (row, squares, stride) = match residual.as_mut() {
                     None => (x.row(index), norm::squares(target, x.row(index)), x.stride()),
@@ -57,7 +53,7 @@ pub(crate) fn rms_norm_dynamic_fp8(target: Target, operands: Operands<'_, '_, '_
                     }
                 };
                 let source = Source { row, gain, squares, ahead: norm::Ahead::bytes(stride) };
-                let row_scale = quantize_row(target, &source, q.row(index), eps);
+                let row_scale = quantize_row(target, &source, q.row(index), eps, &mut block);
                 scale.row(index).copy_from_slice(&row_scale.to_le_bytes());
             }
             None
@@ -74,12 +70,32 @@ struct Source<'a> {
 }
 
 /// Quantizes one row and returns its scale.
-fn quantize_row(target: Target, source: &Source<'_>, q: &mut [u8], eps: f64) -> f32 {
+fn quantize_row(
+    target: Target,
+    source: &Source<'_>,
+    q: &mut [u8],
+    eps: f64,
+    block: &mut Block,
+) -> f32 {
     let Source { row, gain, squares, ahead } = *source;
     if let Some(inverse) = inverse_root(squares, q.len(), eps) {
-        let scale = scale_of(norm::absmax(target, row, gain, inverse));
-        if divides_fast(scale) {
-            norm::quantize(target, row, gain, q, norm::Quantizer { inverse, scale }, ahead);
+        let size = target.kind.size();
+        let piece = Block::capacity(target.kind);
+        let pieces = || row.chunks(piece * size).zip(gain.chunks(piece * size));
+        let absmax = pieces().fold(0.0, |largest: f32, (row, gain)| {
+            let found = quantize::values(target, row, gain, block, inverse);
+            // NaN stays: it means that the row is not for this code.
+            if found > largest || found.is_nan() { found } else { largest }
+        });
+        let scale = scale_of(absmax);
+        if !absmax.is_nan() && quantize::divides_exactly(scale) {
+            let whole = row.len() <= piece * size;
+            for ((row, gain), q) in pieces().zip(q.chunks_mut(piece)) {
+                if !whole {
+                    quantize::values(target, row, gain, block, inverse);
+                }
+                quantize::quantize(target, block, row, q, scale, ahead);
+            }
             return scale;
         }
     }

@@ -54,8 +54,7 @@ impl Avx2 {
         unsafe {
             let signs = _mm256_castps_si256(signs);
             let sign = _mm256_and_si256(_mm256_srli_epi32::<24>(signs), _mm256_set1_epi32(0x80));
-            // The second operand comes back when it is NaN.
-            let magnitude = _mm256_min_ps(_mm256_set1_ps(448.0), Self::magnitude(v));
+            let magnitude = Self::magnitude(v);
             let word = _mm256_castps_si256(magnitude);
             let odd = _mm256_and_si256(_mm256_srli_epi32::<20>(word), _mm256_set1_epi32(1));
             let rounded =
@@ -66,8 +65,6 @@ impl Avx2 {
             let shifted = _mm256_castps_si256(_mm256_add_ps(magnitude, _mm256_set1_ps(16384.0)));
             let below = _mm256_cmp_ps::<_CMP_LT_OQ>(magnitude, _mm256_set1_ps(0.015_625));
             let code = _mm256_blendv_epi8(normal, shifted, _mm256_castps_si256(below));
-            let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(v, v));
-            let code = _mm256_blendv_epi8(code, _mm256_set1_epi32(0x7f), nan);
             let code = _mm256_or_si256(_mm256_and_si256(code, _mm256_set1_epi32(0xff)), sign);
             let pick = _mm256_setr_epi8(
                 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1, -1,
@@ -119,6 +116,7 @@ impl Avx2 {
 // SAFETY of every block below: the trait's contract, as above.
 impl Lanes for Avx2 {
     const N: usize = 8;
+    const E4M3_UNIT: f32 = 1.0;
     type V = __m256;
     type M = __m256;
 
@@ -313,9 +311,13 @@ impl Lanes for Avx2 {
         unsafe { _mm256_max_ps(a, b) }
     }
     #[inline(always)]
-    unsafe fn abs(v: __m256) -> __m256 {
-        // SAFETY: see above.
-        unsafe { Self::magnitude(v) }
+    unsafe fn max_magnitude(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see above. As integers, magnitudes keep their order and NaN is the largest.
+        unsafe {
+            let (a, b) = (Self::magnitude(a), Self::magnitude(b));
+            let larger = _mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b));
+            _mm256_castsi256_ps(larger)
+        }
     }
     #[inline(always)]
     unsafe fn negative_abs(v: __m256) -> __m256 {

@@ -37,35 +37,41 @@ impl Avx512 {
         unsafe { _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(Self::bf16_lanes(v))) }
     }
 
+    /// F16 values of which the upper byte, moved up by one bit, is the E4M3 code but for its sign.
+    ///
+    /// E4M3 scaled by 2^-8 has the exponents of F16, subnormals included, and three bits of its ten.
     #[inline(always)]
-    unsafe fn e4m3_lanes(v: __m512, signs: __m512) -> __m512i {
+    unsafe fn e4m3_halves(v: __m512, signs: __m512) -> __m256i {
         // SAFETY: see above.
         unsafe {
-            let signs = _mm512_castps_si512(signs);
-            let sign = _mm512_and_si512(_mm512_srli_epi32::<24>(signs), _mm512_set1_epi32(0x80));
-            // The second operand comes back when it is NaN.
-            let magnitude = _mm512_min_ps(_mm512_set1_ps(448.0), _mm512_abs_ps(v));
-            let word = _mm512_castps_si512(magnitude);
-            let odd = _mm512_and_si512(_mm512_srli_epi32::<20>(word), _mm512_set1_epi32(1));
-            let rounded =
-                _mm512_add_epi32(_mm512_add_epi32(word, _mm512_set1_epi32(0x7_ffff)), odd);
-            let normal =
-                _mm512_sub_epi32(_mm512_srli_epi32::<20>(rounded), _mm512_set1_epi32(120 << 3));
-            // Adding 2^14 leaves a multiple of 2^-9, the subnormal step, in the low bits.
-            let shifted = _mm512_castps_si512(_mm512_add_ps(magnitude, _mm512_set1_ps(16384.0)));
-            let below = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(magnitude, _mm512_set1_ps(0.015_625));
-            let low = _mm512_and_si512(shifted, _mm512_set1_epi32(0xff));
-            let code = _mm512_mask_mov_epi32(normal, below, low);
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-            let code = _mm512_mask_mov_epi32(code, nan, _mm512_set1_epi32(0x7f));
-            _mm512_or_si512(code, sign)
+            // Adding 1.5 * 2^20 times the power of two of v leaves three bits behind the leading one; below the
+            // smallest normal number, 2^-14 here, the power stays.
+            let bits = _mm512_castps_si512(v);
+            let half = _mm512_set1_epi32(0x0040_0000);
+            let exponent = _mm512_set1_epi32(0x7f80_0000);
+            // (bits & exponent) | half
+            let power = _mm512_ternarylogic_epi32::<0b1110_1010>(bits, exponent, half);
+            let power =
+                _mm512_max_epi32(power, _mm512_set1_epi32(((127 - 14) << 23) | 0x0040_0000));
+            let shift = _mm512_castsi512_ps(_mm512_add_epi32(power, _mm512_set1_epi32(20 << 23)));
+            let rounded = _mm512_castps_si512(_mm512_sub_ps(_mm512_add_ps(v, shift), shift));
+            let sign = _mm512_set1_epi32(i32::MIN);
+            // rounded | (signs & sign)
+            let signed =
+                _mm512_ternarylogic_epi32::<0b1111_1000>(rounded, _mm512_castps_si512(signs), sign);
+            _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_castsi512_ps(signed))
         }
     }
 
     #[inline(always)]
     unsafe fn e4m3_codes(v: __m512, signs: __m512) -> __m128i {
         // SAFETY: see above.
-        unsafe { _mm512_cvtepi32_epi8(Self::e4m3_lanes(v, signs)) }
+        unsafe {
+            let halves = Self::e4m3_halves(v, signs);
+            let codes = _mm256_and_si256(_mm256_srli_epi16::<7>(halves), _mm256_set1_epi16(0x7f));
+            let signs = _mm256_and_si256(_mm256_srli_epi16::<8>(halves), _mm256_set1_epi16(0x80));
+            _mm256_cvtepi16_epi8(_mm256_or_si256(codes, signs))
+        }
     }
 
     #[inline(always)]
@@ -78,6 +84,7 @@ impl Avx512 {
 // SAFETY of every block below: the trait's contract, as above.
 impl Lanes for Avx512 {
     const N: usize = 16;
+    const E4M3_UNIT: f32 = 1.0 / 256.0;
     type V = __m512;
     type M = __mmask16;
 
@@ -194,9 +201,20 @@ impl Lanes for Avx512 {
     unsafe fn store_e4m3_pair(to: *mut u8, pair: [__m512; 2], signs: [__m512; 2]) {
         // SAFETY: see above.
         unsafe {
-            let even = Self::e4m3_lanes(pair[0], signs[0]);
-            let odd = _mm512_slli_epi32::<8>(Self::e4m3_lanes(pair[1], signs[1]));
-            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_or_si512(even, odd)));
+            let even = Self::e4m3_halves(pair[0], signs[0]);
+            let odd = Self::e4m3_halves(pair[1], signs[1]);
+            let low = _mm256_set1_epi16(0x00ff);
+            // Even codes in the low bytes, odd codes in the high ones: low ? a : b is 0b1100_1010 of (low, a, b).
+            let codes = _mm256_ternarylogic_epi32::<0b1100_1010>(
+                low,
+                _mm256_srli_epi16::<7>(even),
+                _mm256_slli_epi16::<1>(odd),
+            );
+            let signs =
+                _mm256_ternarylogic_epi32::<0b1100_1010>(low, _mm256_srli_epi16::<8>(even), odd);
+            let sign = _mm256_set1_epi8(i8::MIN);
+            let bytes = _mm256_ternarylogic_epi32::<0b1100_1010>(sign, signs, codes);
+            _mm256_storeu_si256(to.cast(), bytes);
         }
     }
     #[inline(always)]
@@ -256,9 +274,13 @@ impl Lanes for Avx512 {
         unsafe { _mm512_max_ps(a, b) }
     }
     #[inline(always)]
-    unsafe fn abs(v: __m512) -> __m512 {
-        // SAFETY: see above.
-        unsafe { _mm512_abs_ps(v) }
+    unsafe fn max_magnitude(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see above. As integers, magnitudes keep their order and NaN is the largest.
+        unsafe {
+            let (a, b) = (_mm512_abs_ps(a), _mm512_abs_ps(b));
+            let larger = _mm512_max_epu32(_mm512_castps_si512(a), _mm512_castps_si512(b));
+            _mm512_castsi512_ps(larger)
+        }
     }
     #[inline(always)]
     unsafe fn negative_abs(v: __m512) -> __m512 {

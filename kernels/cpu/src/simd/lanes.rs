@@ -13,6 +13,8 @@
 pub(crate) trait Lanes: Copy {
     /// Number of lanes.
     const N: usize;
+    /// The power of two that quotients are scaled by before they are stored as E4M3.
+    const E4M3_UNIT: f32;
     /// `N` F32 values.
     type V: Copy;
     /// `N` truth values.
@@ -36,7 +38,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn store_f32_part(to: *mut u8, count: usize, v: Self::V);
     unsafe fn store_f16_part(to: *mut u8, count: usize, v: Self::V);
     unsafe fn store_bf16_part(to: *mut u8, count: usize, v: Self::V);
-    /// Rounds magnitudes to E4M3 bytes: nearest even, saturating, NaN as 0x7f; the signs are those of `signs`.
+    /// Rounds quotients to E4M3 bytes: nearest even. They carry the factor [`Lanes::E4M3_UNIT`], are not NaN and
+    /// round to at most 448; the signs are those of `signs`.
     unsafe fn store_e4m3(to: *mut u8, v: Self::V, signs: Self::V);
     unsafe fn store_e4m3_part(to: *mut u8, count: usize, v: Self::V, signs: Self::V);
     /// As [`Lanes::store_e4m3`] for `2 * N` elements in the order of [`Lanes::load_bf16_pair`].
@@ -59,7 +62,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn reciprocal(v: Self::V) -> Self::V;
     /// `a > b ? a : b`: `b` where `a` is NaN.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
-    unsafe fn abs(v: Self::V) -> Self::V;
+    /// The larger magnitude; NaN where either is NaN.
+    unsafe fn max_magnitude(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn negative_abs(v: Self::V) -> Self::V;
     /// `v * 2^n` for integral `n` in [-300, 127], with one rounding.
     unsafe fn scale(v: Self::V, n: Self::V) -> Self::V;

@@ -1,7 +1,7 @@
 //! The two lower floors: raw lanes and kernels, and the checked rows over them.
 //!
 //! - `lanes`, `avx512`, `avx2`, `scalar`: vectors of F32 lanes and their loads and stores (unsafe).
-//! - `norm`, `activation`, `logits`: kernels over one row, generic over lanes and element type. Each is private
+//! - `norm`, `quantize`, `activation`, `logits`: kernels over one row, generic over lanes and element type. Each is private
 //!   and unsafe; beside it stands a safe function that takes slices, checks their lengths and calls it.
 //!
 //! Everything above this module is safe code.
@@ -18,6 +18,9 @@ mod exponential;
 mod lanes;
 pub(crate) mod logits;
 pub(crate) mod norm;
+pub(crate) mod quantize;
 mod scalar;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use dispatch::{Kind, Target};

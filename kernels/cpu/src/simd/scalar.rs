@@ -23,6 +23,7 @@ unsafe fn write<const SIZE: usize>(to: *mut u8, bytes: [u8; SIZE]) {
 
 impl Lanes for Scalar {
     const N: usize = 1;
+    const E4M3_UNIT: f32 = 1.0;
     type V = f32;
     type M = bool;
 
@@ -179,8 +180,9 @@ impl Lanes for Scalar {
         if a > b { a } else { b }
     }
     #[inline(always)]
-    unsafe fn abs(v: f32) -> f32 {
-        v.abs()
+    unsafe fn max_magnitude(a: f32, b: f32) -> f32 {
+        // As integers, magnitudes keep their order and NaN is the largest.
+        f32::from_bits(a.abs().to_bits().max(b.abs().to_bits()))
     }
     #[inline(always)]
     unsafe fn negative_abs(v: f32) -> f32 {
