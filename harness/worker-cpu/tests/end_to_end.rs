@@ -434,3 +434,30 @@ fn input_files_that_do_not_fit_are_typed_failures() {
     assert!(said(output).contains("reads no tensor `y`"));
     assert!(said(good(1)).contains("cannot be written"));
 }
+
+#[test]
+fn the_provider_files_declare_what_the_workers_say() {
+    for (worker, text) in [
+        (
+            House::open().candidate.hello.operators,
+            include_str!("../../../baselines/cpu/provider.toml"),
+        ),
+        (
+            House::open().checker.hello.operators,
+            include_str!("../../../baselines/oracle/provider.toml"),
+        ),
+    ] {
+        let declared: Vec<_> =
+            text.lines().skip_while(|line| *line != "[operators]").skip(1).collect();
+        let said = worker.iter().map(|(name, dtypes)| {
+            let dtypes: Vec<_> =
+                dtypes.iter().map(|dtype| format!("{:?}", dtype.as_str())).collect();
+            format!("{name} = [{}]", dtypes.join(", "))
+        });
+        let mut said: Vec<_> = said.collect();
+        let mut declared: Vec<_> = declared.into_iter().map(str::to_owned).collect();
+        said.sort();
+        declared.sort();
+        assert_eq!(declared, said);
+    }
+}

@@ -180,7 +180,9 @@ fn view<'a>(slot: &Slot, bytes: &'a [u8]) -> TensorView<'a> {
 
 /// All elements in row order, with no gaps.
 fn elements(slot: &Slot, bytes: &[u8]) -> Vec<u8> {
-    slot.rows().flat_map(|row| bytes[row].iter().copied()).collect()
+    let mut all = Vec::with_capacity(slot.storage.len());
+    slot.rows().for_each(|row| all.extend_from_slice(&bytes[row]));
+    all
 }
 
 /// The index of an element in the tensor's shape.
