@@ -153,11 +153,29 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CanonicalError> {
 /// # Errors
 /// Any [`CanonicalError`]; [`CanonicalError::NotCanonical`] when the bytes are not what this crate writes.
 pub fn parse_canonical(bytes: &[u8]) -> Result<(Value, Digest), CanonicalError> {
-    let value = parse_value(bytes)?;
+    let mut value = parse_value(bytes)?;
+    wide_integers_to_doubles(&mut value);
     if value_to_bytes(&value)? == bytes {
         Ok((value, Digest::of(bytes)))
     } else {
         Err(CanonicalError::NotCanonical)
+    }
+}
+
+/// The canonical form of a double below 1e21 has no point: an integer over 2^53 is one, for integers are never so wide.
+fn wide_integers_to_doubles(value: &mut Value) {
+    match value {
+        Value::Number(n) => {
+            if let Err(CanonicalError::WideInteger(_)) =
+                refuse_wide_integers(&Value::from(n.clone()))
+                && let Some(double) = n.as_f64().and_then(serde_json::Number::from_f64)
+            {
+                *n = double;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(wide_integers_to_doubles),
+        Value::Object(map) => map.values_mut().for_each(wide_integers_to_doubles),
+        _ => {}
     }
 }
 
@@ -249,6 +267,18 @@ mod tests {
     fn integers_over_2_to_53_must_be_strings() {
         assert!(to_bytes(&json!({"n": EXACT})).is_ok());
         assert!(matches!(to_bytes(&json!({"n": EXACT + 1})), Err(CanonicalError::WideInteger(_))));
+    }
+
+    #[test]
+    fn a_wide_double_without_a_point_is_read_back() {
+        for value in [3e16, -3e16, 1e20, 9_007_199_254_740_994.0] {
+            let bytes = to_bytes(&json!({ "n": value })).unwrap();
+            let (read, _) = parse_canonical(&bytes).unwrap();
+            assert_eq!(read["n"].as_f64(), Some(value));
+        }
+        // No double is written like this one.
+        let odd = br#"{"n":9007199254740993}"#;
+        assert!(matches!(parse_canonical(odd), Err(CanonicalError::NotCanonical)));
     }
 
     #[test]

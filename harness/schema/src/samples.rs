@@ -113,6 +113,12 @@ impl Samples {
         Ok(out)
     }
 
+    /// The most bytes that [`Samples::encode`] makes of so many rows.
+    #[must_use]
+    pub fn encoded_size_limit(rows: u64) -> u64 {
+        rows.saturating_mul(ROW as u64).saturating_add(8 + MAX_HEADER as u64)
+    }
+
     /// Reads uncompressed bytes; memory stays within the input's size.
     ///
     /// # Errors
@@ -126,7 +132,11 @@ impl Samples {
             return Err(short(8 + length));
         }
         let (header, body) = rest.split_at(length);
-        let header: Header = canonical::parse(header).map_err(SamplesError::Header)?;
+        let header = canonical::parse_canonical(header)
+            .and_then(|(value, _)| {
+                serde_json::from_value::<Header>(value).map_err(CanonicalError::Shape)
+            })
+            .map_err(SamplesError::Header)?;
         let n = usize::try_from(header.rows).unwrap_or(usize::MAX);
         if n.checked_mul(ROW) != Some(body.len()) {
             return Err(short(n.saturating_mul(ROW).saturating_add(8 + length)));
@@ -228,6 +238,16 @@ mod tests {
         samples.providers.pop();
         let bytes = samples.encode().unwrap();
         assert!(matches!(Samples::decode(&bytes), Err(SamplesError::Provider { row: 1, .. })));
+    }
+
+    #[test]
+    fn a_header_with_a_space_is_refused() {
+        let header = br#"{"providers":[], "rows":0}"#;
+        let mut bytes = b"PHS1".to_vec();
+        bytes.extend_from_slice(&(header.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(header);
+        let found = Samples::decode(&bytes);
+        assert!(matches!(found, Err(SamplesError::Header(CanonicalError::NotCanonical))));
     }
 
     #[test]

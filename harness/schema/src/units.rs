@@ -91,7 +91,9 @@ impl Serialize for Wide {
 impl<'de> Deserialize<'de> for Wide {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map(Wide).map_err(|_| {
+        // One form per number: no sign, no leading zero.
+        let parsed = text.parse().map(Wide).ok().filter(|wide| wide.to_string() == text);
+        parsed.ok_or_else(|| {
             serde::de::Error::custom(format!(
                 "expected a decimal integer in a string, found {text:?}"
             ))
