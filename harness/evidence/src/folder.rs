@@ -132,7 +132,7 @@ impl Folder {
     pub fn samples(&self, blob: &BlobRef) -> Result<Samples, EvidenceError> {
         let file = format!("blobs/{}", blob.sha256);
         let bytes = self.bytes(&file)?;
-        blob::unpack(&self.root.join(file), &bytes, &blob.sha256)
+        blob::unpack(&self.root.join(file), &bytes, blob)
     }
 
     /// The bytes of a file of the folder, within the size limit.

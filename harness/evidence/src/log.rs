@@ -68,6 +68,16 @@ pub(crate) struct Chain {
     pub(crate) whole: usize,
 }
 
+/// Whether a path is `<folder>/<file>`, as writers make them: recovery renames to it, so it must not lead elsewhere.
+fn is_placed(file: &str) -> bool {
+    let plain = |name: &str| {
+        !name.starts_with('.')
+            && !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    file.split_once('/').is_some_and(|(folder, name)| plain(folder) && plain(name))
+}
+
 /// Reads a log and follows its chain.
 pub(crate) fn read(path: &Path, bytes: &[u8]) -> Result<Chain, EvidenceError> {
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
@@ -83,6 +93,9 @@ pub(crate) fn read(path: &Path, bytes: &[u8]) -> Result<Chain, EvidenceError> {
             serde_json::from_value(value).map_err(|error| broken(error.to_string()))?;
         if line.n != head.next {
             return Err(broken(format!("line number {} where {} is next", line.n, head.next)));
+        }
+        if !is_placed(&line.file) {
+            return Err(broken(format!("{:?} is no file of an evidence folder", line.file)));
         }
         if line.previous != head.digest {
             return Err(broken(format!(
