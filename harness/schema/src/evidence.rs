@@ -321,7 +321,8 @@ pub struct Arm {
     pub positions: Vec<u32>,
     /// Over all measured samples: time per call.
     pub summary: Summary,
-    /// Supervisor's wall time of all turns over the worker's (P35: near 1, never below).
+    /// The supervisor's wall time of all turns, less what worker or supervisor waited for a core by the kernel's account
+    /// (P35: near the worker's, never below).
     pub supervisor_wall_ns: Nanos,
     /// The worker's own account of the same turns: samples, restoring, evicting.
     pub worker_wall_ns: Nanos,

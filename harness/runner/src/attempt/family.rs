@@ -107,6 +107,12 @@ fn reap(pid: i32) {
     }
 }
 
+/// The second field of a `schedstat`: time spent runnable and not running; 0 where the kernel does not tell.
+pub(super) fn run_delay_ns(path: &str) -> f64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0.0)
+}
+
 struct Stat {
     state: char,
     parent: i32,

@@ -70,6 +70,13 @@ impl Worker {
         &self.hello
     }
 
+    /// Nanoseconds that the worker's first thread and this thread have waited for a core so far, by the kernel's account.
+    pub(crate) fn waited_ns(&self) -> f64 {
+        let worker = self.process.child.id().map(|pid| format!("/proc/{pid}/schedstat"));
+        let paths = worker.into_iter().chain(["/proc/thread-self/schedstat".to_owned()]);
+        paths.map(|path| family::run_delay_ns(&path)).sum()
+    }
+
     /// The attempt so far; it goes on.
     pub(crate) fn so_far(&mut self) -> Attempt {
         self.process.record.stderr = self.process.logs();

@@ -32,6 +32,8 @@ pub(super) struct Party {
 #[derive(Debug, Clone)]
 pub(super) struct Turn {
     pub(super) measured: Measured,
+    ///
+    /// Waits for a core are taken off: on a busy machine they are no fault of the worker's account.
     pub(super) supervisor: Nanos,
     /// Why it cannot be trusted: what the worker said, and what was seen from here.
     pub(super) invalid: Vec<Finding>,
@@ -120,11 +122,18 @@ impl Party {
     /// Warms up or takes a turn. `Err(Ok(_))` is what the worker said in place of samples.
     pub(super) async fn measure(&mut self, request: Measure) -> Result<Turn, NoTurn> {
         let asked = request.clone();
+        let worker = self.live()?;
+        let waited = worker.waited_ns();
         let begun = Instant::now();
-        let reply = self.live()?.ask(Request::Measure(request)).await?;
+        let reply = worker.ask(Request::Measure(request)).await?;
         let supervisor = Nanos(begun.elapsed().as_nanos() as f64);
+        let waited = Nanos((worker.waited_ns() - waited).max(0.0));
         match reply {
-            Reply::Measured(measured) => Ok(checked(&asked, measured, supervisor)?),
+            Reply::Measured(measured) => {
+                let mut turn = checked(&asked, measured, supervisor)?;
+                turn.supervisor = without_waits(&turn.measured, supervisor, waited);
+                Ok(turn)
+            }
             Reply::Failed { detail } => Err(NoTurn::Declined(detail)),
             Reply::Unsupported { case, reason } if case == asked.case => {
                 Err(NoTurn::Declined(reason))
@@ -147,6 +156,13 @@ impl From<Loss> for NoTurn {
     fn from(loss: Loss) -> Self {
         NoTurn::Lost(loss)
     }
+}
+
+/// The supervisor's time less what the kernel let both sides wait for a core. Waits inside samples are in the worker's
+/// account, too, so that no more is taken off than lies outside it.
+fn without_waits(measured: &Measured, supervisor: Nanos, waited: Nanos) -> Nanos {
+    let account = (measured.timed.0 + measured.untimed.0).min(supervisor.0);
+    Nanos((supervisor.0 - waited.0).max(account))
 }
 
 /// A measurement that is about something else or cannot be is a broken protocol; one that is merely suspect is
@@ -270,6 +286,16 @@ mod tests {
         ] {
             assert!(matches!(turn(wrong), Err(Loss::Protocol(ProtocolFault::Account { .. }))));
         }
+    }
+
+    #[test]
+    fn waits_are_taken_off_and_a_patched_clock_still_shows() {
+        let busy = without_waits(&honest(), Nanos(9e6), Nanos(6.5e6));
+        assert_eq!(busy, Nanos(2.5e6));
+        let inside = without_waits(&honest(), Nanos(2.3e6), Nanos(1e6));
+        assert_eq!(inside, Nanos(2.1e6), "waits inside samples are in the account");
+        let patched = Measured { timed: Nanos(0.2e6), ..honest() };
+        assert_eq!(without_waits(&patched, Nanos(2.3e6), Nanos(0.1e6)), Nanos(2.2e6));
     }
 
     #[test]
