@@ -28,7 +28,11 @@ impl Block {
 
     /// Elements that fit.
     pub(crate) const fn capacity(kind: Kind) -> usize {
-        BLOCK_BYTES / kind.size()
+        match kind {
+            // Cheap to compute again, and large: a small block leaves the cache to the row.
+            Kind::F32 => 1024,
+            Kind::F16 | Kind::Bf16 => BLOCK_BYTES / kind.size(),
+        }
     }
 }
 
