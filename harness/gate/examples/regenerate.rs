@@ -20,7 +20,8 @@ fn main() -> io::Result<()> {
         }
         std::fs::write(path, text)?;
     }
-    let catalog = read_catalog(&DiskFolder(package.join("../../gates"))).map_err(io::Error::other)?;
+    let catalog =
+        read_catalog(&DiskFolder(package.join("../../gates"))).map_err(io::Error::other)?;
     let kernels = package.join("../..").join(document::KERNELS);
     let text = std::fs::read_to_string(&kernels)?;
     std::fs::write(kernels, document::redraw(&text, &catalog).map_err(io::Error::other)?)?;

@@ -135,9 +135,10 @@ fn refusal_rows(operator: &Operator) -> Vec<Vec<String>> {
 
 /// The operators that lack a name, so that the many that have it need no list.
 fn without(catalog: &Catalog, names: impl Fn(&Operator) -> &Vec<String>, name: &str) -> String {
-    let lacking = catalog.operators.iter().filter(|(_, operator)| {
-        !names(operator).iter().any(|known| known == name)
-    });
+    let lacking = catalog
+        .operators
+        .iter()
+        .filter(|(_, operator)| !names(operator).iter().any(|known| known == name));
     lacking.map(|(operator, _)| code(operator.as_str())).collect::<Vec<_>>().join(", ")
 }
 

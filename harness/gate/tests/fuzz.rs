@@ -5,7 +5,7 @@
 mod mutation;
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use mutation::{cases, mutants, peak_memory, timely};
@@ -74,8 +74,8 @@ fn files(folder: &Path, ending: &str) -> Vec<Vec<u8>> {
 }
 
 fn holds(usual: u32, seeds: Vec<Vec<u8>>, property: impl Fn(&[u8]) -> TestCaseResult) {
-    let run = TestRunner::new(cases(usual))
-        .run(&mutants(seeds), |bytes| timely(|| property(&bytes)));
+    let run =
+        TestRunner::new(cases(usual)).run(&mutants(seeds), |bytes| timely(|| property(&bytes)));
     if let Err(error) = run {
         if let TestError::Fail(reason, bytes) = &error {
             panic!("{reason}\nfor {:?}", String::from_utf8_lossy(bytes));
@@ -144,8 +144,8 @@ fn gates() -> Vec<Vec<u8>> {
 fn gates_are_refused_at_a_place_or_mean_one_thing() {
     let sound = support::folder("rms_norm/test.toml", EVERYTHING.as_bytes());
     let sound = support::resolve(&sound, "quick").map_err(|errors| errors.render(Style::Plain));
-    assert!(sound.unwrap()[0].cells.len() > 20);
-    holds(1500, gates(), |bytes| {
+    assert!(sound.unwrap()[0].cells.len() > 10);
+    holds(800, gates(), |bytes| {
         resolved(support::resolve(&support::folder("rms_norm/test.toml", bytes), "quick"))
     });
 }
@@ -155,7 +155,7 @@ fn committed_gates_are_refused_at_a_place_when_they_are_spoiled() {
     let mut seeds = files(&repository().join("gates"), ".toml");
     seeds.retain(|seed| seed.starts_with(b"#:schema"));
     assert!(!seeds.is_empty());
-    holds(600, seeds, |bytes| {
+    holds(300, seeds, |bytes| {
         resolved(support::resolve(&support::folder("rms_norm/test.toml", bytes), "full"))
     });
 }
@@ -214,7 +214,7 @@ fn catalogs_are_refused_or_gates_are_bound_to_them() {
     let committed = std::fs::read(repository().join("gates/catalog.json")).unwrap();
     let small = include_bytes!("support/catalog.json").to_vec();
     with_catalog(&small).unwrap();
-    holds(600, vec![small.clone(), small, committed], with_catalog);
+    holds(300, vec![small.clone(), small, committed], with_catalog);
 }
 
 #[test]
@@ -246,5 +246,5 @@ fn an_error_that_points_outside_is_found_out() {
     spoil(|error| error.span = 5..4);
     spoil(|error| error.related = Some((0..999, "there".to_owned())));
     points_inside(&DeclarationErrors(Vec::new())).unwrap_err();
-    assert!(has_one_meaning(&BTreeMap::from([("wide", (1_u64 << 53) + 1)])).is_err());
+    assert!(has_one_meaning(&vec![(1_u64 << 53) + 1]).is_err());
 }

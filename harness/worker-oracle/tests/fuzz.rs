@@ -107,7 +107,8 @@ fn is_what_the_file_says(gates: &Path, bytes: &[u8]) -> TestCaseResult {
     for (tensor, name) in tensors.iter().zip(["x", "w"]) {
         if let Some(row) = first_row(bytes, name) {
             // A NaN may lose its payload on the way through a double.
-            let nan = |bytes: &[u8]| bytes.as_chunks().0.iter().any(|b| f32::from_le_bytes(*b).is_nan());
+            let nan =
+                |bytes: &[u8]| bytes.as_chunks().0.iter().any(|b| f32::from_le_bytes(*b).is_nan());
             let view = tensor.view();
             prop_assert!(nan(&row) || view.row_bytes(0) == row, "{name}");
         }
@@ -118,8 +119,8 @@ fn is_what_the_file_says(gates: &Path, bytes: &[u8]) -> TestCaseResult {
 }
 
 fn holds(usual: u32, seeds: Vec<Vec<u8>>, property: impl Fn(&[u8]) -> TestCaseResult) {
-    let run = TestRunner::new(cases(usual))
-        .run(&mutants(seeds), |bytes| timely(|| property(&bytes)));
+    let run =
+        TestRunner::new(cases(usual)).run(&mutants(seeds), |bytes| timely(|| property(&bytes)));
     if let Err(error) = run {
         if let TestError::Fail(reason, bytes) = &error {
             panic!("{reason}\nfor {:?}", String::from_utf8_lossy(bytes));
@@ -134,7 +135,7 @@ fn a_file_that_is_accepted_is_read_as_it_says() {
     let gates = tempfile::tempdir().unwrap();
     let accepted = seeds().iter().filter(|file| read(gates.path(), file, 0).is_ok()).count();
     assert_eq!(accepted, 4, "the last two do not fit");
-    holds(2000, seeds(), |bytes| is_what_the_file_says(gates.path(), bytes));
+    holds(600, seeds(), |bytes| is_what_the_file_says(gates.path(), bytes));
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn a_header_of_the_right_length_promises_nothing_that_the_data_lack() {
             file[8..8 + length].to_vec()
         })
         .collect();
-    holds(3000, headers, |header| {
+    holds(400, headers, |header| {
         for size in [0, 80, 340] {
             let data: Vec<u8> = (0..size).map(|at| (at % 63) as u8).collect();
             is_what_the_file_says(gates.path(), &file(header, &data))?;
@@ -159,7 +160,8 @@ fn a_header_of_the_right_length_promises_nothing_that_the_data_lack() {
 #[test]
 fn a_path_that_leaves_the_gates_folder_is_not_opened() {
     let gates = tempfile::tempdir().unwrap();
-    let seeds = ["../real.safetensors", "a/../../b", "/etc/hostname", "a//b", "inputs/x.safetensors"];
+    let seeds =
+        ["../real.safetensors", "a/../../b", "/etc/hostname", "a//b", "inputs/x.safetensors"];
     holds(2000, seeds.map(|seed| seed.as_bytes().to_vec()).to_vec(), |path| {
         let Ok(path) = std::str::from_utf8(path) else { return Ok(()) };
         let call = Call::new("rms_norm", Dtype::F32, &[("rows", 1), ("hidden", 1)], &[]).unwrap();

@@ -40,7 +40,9 @@ pub(crate) fn header(bytes: &[u8]) -> Result<BTreeMap<String, FileTensor>, Strin
             let tensor = FileTensor::deserialize(value)
                 .map_err(|error| format!("tensor {name:?} has no dtype and shape ({error})"))?;
             if let Some(extent) = tensor.shape.iter().find(|extent| **extent > MAX_EXTENT) {
-                return Err(format!("tensor {name:?} has an extent of {extent}, at most 2^53 are accepted"));
+                return Err(format!(
+                    "tensor {name:?} has an extent of {extent}, at most 2^53 are accepted"
+                ));
             }
             Ok((name, tensor))
         })
