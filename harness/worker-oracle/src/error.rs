@@ -11,7 +11,7 @@ use proofhouse_worker::Decline;
 pub enum CheckerError {
     /// The contract refuses the case.
     #[error("the contract refuses the case")]
-    Contract(#[from] ContractError),
+    Contract(#[source] Box<ContractError>),
     /// The case names a refusal that the operator does not have.
     #[error("{operator} has no refusal {name:?}")]
     UnknownRefusal {
@@ -106,6 +106,12 @@ pub enum CheckerError {
     /// A value has no JSON form.
     #[error("no JSON form")]
     Json(#[from] serde_json::Error),
+}
+
+impl From<ContractError> for CheckerError {
+    fn from(error: ContractError) -> Self {
+        CheckerError::Contract(Box::new(error))
+    }
 }
 
 impl From<CheckerError> for Decline {
