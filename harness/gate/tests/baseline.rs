@@ -171,6 +171,35 @@ fn clocks_that_disagree_are_invalid() {
 }
 
 #[test]
+fn a_worker_that_waits_for_its_core_is_honest_and_one_that_reports_a_tenth_is_not() {
+    // 12 turns of 3 to 6 ms, each with so many milliseconds beside the account.
+    let account = |supervisor_ms: f64, share: f64| {
+        let mut seen = timed(&fast());
+        for row in &mut seen.samples.as_mut().unwrap().rows {
+            row.elapsed_ns *= share;
+            row.calls = 1;
+        }
+        let samples = seen.samples.clone().unwrap();
+        for arm in &mut seen.baseline().arms {
+            let index = samples.providers.iter().position(|p| *p == arm.provider).unwrap();
+            let own = samples.rows.iter().filter(|row| {
+                usize::from(row.provider) == index && u32::from(row.replicate) == arm.replicate
+            });
+            arm.worker_wall_ns = Nanos(own.map(|row| row.elapsed_ns).sum::<f64>() * 1.01);
+            for median in &mut arm.block_median_ns {
+                median.0 *= share * 100.0;
+            }
+            arm.supervisor_wall_ns = Nanos(arm.worker_wall_ns.0 / share + supervisor_ms * 12e6);
+        }
+        seen.judge().verdict
+    };
+    assert_eq!(account(0.2, 1.0), Verdict::Pass);
+    assert_eq!(account(2.0, 1.0), Verdict::Pass);
+    assert_eq!(account(8.0, 1.0), Verdict::Invalid);
+    assert_eq!(account(0.2, 0.1), Verdict::Invalid);
+}
+
+#[test]
 fn timed_outputs_must_pass_the_oracle() {
     let honest = timed(&fast());
     for provider in ["cpu", "numpy"] {

@@ -13,7 +13,7 @@ const LEAST_WALL: f64 = 0.98;
 /// The worker must account for this part of the supervisor's wall time, beyond what messages cost.
 const LEAST_ACCOUNT: f64 = 0.80;
 /// What a turn's messages, wake-ups and bookkeeping may cost outside the worker's account, in nanoseconds.
-const TURN_ALLOWANCE_NS: f64 = 1e6;
+const TURN_ALLOWANCE_NS: f64 = 2e6;
 /// How far a recorded median may lie from the one that the samples give, relative.
 const SAME: f64 = 1e-9;
 
@@ -99,8 +99,9 @@ fn check_summary(who: &str, arm: &Arm, samples: &ArmSamples, notes: &mut Notes) 
 /// Notes clocks that contradict each other (P35).
 ///
 /// A worker that reports less time than passed, because its clock was replaced or its samples leave work out, accounts for
-/// too little of the supervisor's wall time; one that reports more than passed accounts for too much. Each turn may cost
-/// 1 ms outside the account, so a clock that is wrong by less than the allowance and a fifth is not seen here.
+/// too little of the supervisor's wall time; one that reports more than passed accounts for too much. In turns of 5 ms, as
+/// the committed profiles have them, a clock that shows less than 1/2.5 of the time is seen, and an honest worker may
+/// wait 3.75 ms a turn for its core; where it waits longer, the machine is too busy to be trusted.
 pub(crate) fn check_clocks(arm: &Arm, samples: &ArmSamples, notes: &mut Notes) {
     let who = format!("{}, replicate {}", arm.provider, arm.replicate);
     let (supervisor, worker) = (arm.supervisor_wall_ns, arm.worker_wall_ns);
@@ -130,7 +131,7 @@ pub(crate) fn check_clocks(arm: &Arm, samples: &ArmSamples, notes: &mut Notes) {
     }
     if worker.0 < LEAST_ACCOUNT * supervisor.0 - turns * TURN_ALLOWANCE_NS {
         let detail = format!(
-            "{who}: the worker accounts for {:.3} ms of the {:.3} ms that passed for the supervisor in {turns} turns; accepted: at least {:.0} %, after 1 ms a turn",
+            "{who}: the worker accounts for {:.3} ms of the {:.3} ms that passed for the supervisor in {turns} turns; accepted: at least {:.0} %, after 2 ms a turn (a busy machine, or a clock that lies)",
             worker.millis(),
             supervisor.millis(),
             LEAST_ACCOUNT * 100.0
