@@ -397,14 +397,13 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn finish(mut self, begun: Instant) -> Outcome {
-        if self.planned == 0 {
-            self.exit = self.exit.worst(Exit::NothingSelected);
-        } else if !self.verdicts.is_empty() {
-            self.exit = self.exit.worst(total(&self.verdicts).exit);
-        }
+        let total = total(&self.verdicts);
         if self.verdicts.len() < self.planned {
-            // Stopped before the end, by a signal or by the time budget.
-            self.exit = self.exit.worst(Exit::Interrupted);
+            // Stopped before the end, by a signal or by the time budget: what decides may not have had its turn.
+            let so_far = if total.required == 0 { Exit::Passed } else { total.exit };
+            self.exit = self.exit.worst(Exit::Interrupted).worst(so_far);
+        } else {
+            self.exit = self.exit.worst(total.exit);
         }
         let passed = self.verdicts.iter().filter(|v| v.verdict == Verdict::Pass).count();
         self.event(Event::Finished {

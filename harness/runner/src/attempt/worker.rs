@@ -128,6 +128,8 @@ impl Worker {
 
     /// Says bye, waits for the end, and ends whatever is left. A wrong end is a loss as well.
     pub(crate) async fn end(mut self) -> (Attempt, Option<Loss>) {
+        // The last look at who is below the worker: after its end its children are strangers.
+        self.process.family.resident();
         self.process.family.high_water();
         match self.farewell().await {
             Ok(()) => self.process.finish().await,
@@ -303,6 +305,7 @@ impl Process {
 
     /// Ends the group: SIGTERM, grace, SIGKILL. It never waits for ever.
     async fn put_down(&mut self) {
+        self.family.resident();
         self.family.high_water();
         if self.ended_by(Duration::ZERO).await {
             return;
