@@ -1,9 +1,12 @@
 //! `schema`: the files that are generated and committed.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
+use proofhouse_gate::document;
+use proofhouse_schema::canonical;
 use proofhouse_schema::exit::Exit;
 
 use super::out;
@@ -17,7 +20,9 @@ pub fn schema(project: &Project, asked: &SchemaArguments) -> Result<Exit, CliErr
         .into_iter()
         .map(|(path, text)| (project.root.join(path), text.into_bytes()))
         .collect();
-    files.push((project.gates.join("catalog.json"), catalog()?));
+    let catalog = catalog()?;
+    files.extend(kernels(project, &catalog)?);
+    files.push((project.gates.join("catalog.json"), catalog));
     let mut exit = Exit::Passed;
     for (path, bytes) in files {
         let same = fs::read(&path).is_ok_and(|there| there == bytes);
@@ -37,6 +42,17 @@ pub fn schema(project: &Project, asked: &SchemaArguments) -> Result<Exit, CliErr
         }
     }
     Ok(exit)
+}
+
+/// The document of the kernels with the catalog's part drawn anew; none in a project without that document.
+fn kernels(project: &Project, catalog: &[u8]) -> Result<Option<(PathBuf, Vec<u8>)>, CliError> {
+    let path = project.root.join(document::KERNELS);
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(None) };
+    let unreadable = |source| CliError::Read { path: path.clone(), source };
+    let catalog = canonical::parse(catalog).map_err(|error| unreadable(io::Error::other(error)))?;
+    let drawn = document::redraw(&text, &catalog);
+    let drawn = drawn.map_err(|error| unreadable(io::Error::other(error)))?;
+    Ok(Some((path, drawn.into_bytes())))
 }
 
 /// The catalog, as the checker exports it: this command links no kernel.
