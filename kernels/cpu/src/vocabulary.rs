@@ -320,3 +320,20 @@ fn not_below(threshold: f64) -> f32 {
     let nearest = threshold as f32;
     if f64::from(nearest) < threshold { nearest.next_up() } else { nearest }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_between_two_f32_masks_the_one_below_it_and_keeps_the_one_above() {
+        let (low, high) = (1.0f32, 1.0f32.next_up());
+        for part in [0.1, 0.5, 0.9] {
+            let threshold = f64::from(low) + part * (f64::from(high) - f64::from(low));
+            let cut = not_below(threshold);
+            assert!(low < cut && cut <= high, "{threshold}");
+        }
+        assert_eq!(not_below(1.0), 1.0);
+        assert_eq!(not_below(f64::NEG_INFINITY), f32::NEG_INFINITY);
+    }
+}

@@ -151,3 +151,31 @@ fn heavy_values_agree_between_paths_in_every_integer_output() {
         }
     }
 }
+
+#[test]
+fn rows_longer_than_every_block_and_chunk_agree_with_the_oracle() {
+    use proofhouse_contract::compare::Agreement;
+    for path in Path::supported() {
+        for dtype in [Dtype::F32, Dtype::F16, Dtype::BF16] {
+            for values in [ValueClass::Normal, ValueClass::Uniform] {
+                for case in all_operators(2, 40_003, dtype) {
+                    let case = Case { values, ..case };
+                    let before = CaseTensors::generate(&case, 0xa5, 64).unwrap();
+                    let mut after = before.clone();
+                    let (inputs, mut outputs) = after.split(&case.call);
+                    Cpu::new(path).run(&case.call, Mode::Checked, &inputs, &mut outputs).unwrap();
+                    let (inputs, initial) =
+                        (before.views(&case.call, false), before.views(&case.call, true));
+                    let candidate = after.views(&case.call, true);
+                    let mode = Mode::Checked;
+                    for found in
+                        proofhouse_contract::check(&case.call, mode, &inputs, &initial, &candidate)
+                            .unwrap()
+                    {
+                        assert_eq!(found.agreement(), Agreement::Agree, "{path} {case}: {found:?}");
+                    }
+                }
+            }
+        }
+    }
+}
