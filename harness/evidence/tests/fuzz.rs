@@ -148,6 +148,8 @@ fn recovery_renames_nothing_to_a_place_outside_its_folder() {
     ];
     holds(300, seeds.map(|seed| seed.as_bytes().to_vec()).to_vec(), |name| {
         let Ok(name) = std::str::from_utf8(name) else { return Ok(()) };
+        // What an earlier input left outside must not be laid at this one's door.
+        fs::remove_dir_all(outside.path()).unwrap();
         let root = outside.path().join("evidence");
         fs::create_dir_all(root.join("log")).unwrap();
         fs::create_dir_all(root.join("rms_norm")).unwrap();
@@ -157,7 +159,6 @@ fn recovery_renames_nothing_to_a_place_outside_its_folder() {
             shown(&error);
         }
         prop_assert_eq!(names(outside.path()), ["evidence"]);
-        fs::remove_dir_all(&root).unwrap();
         Ok(())
     });
 }
