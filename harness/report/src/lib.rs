@@ -8,6 +8,7 @@
 mod html;
 mod junit;
 mod markdown;
+mod order;
 mod plot;
 mod tally;
 mod words;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use proofhouse_schema::report::ReportModel;
 use proofhouse_schema::verdict::Verdict;
 
+use crate::order;
 use crate::tally::{GateTally, Tally};
 use crate::words;
 
@@ -46,8 +47,10 @@ fn gates(out: &mut String, model: &ReportModel) -> std::fmt::Result {
 }
 
 fn speed(out: &mut String, model: &ReportModel) -> std::fmt::Result {
+    let mut cells: Vec<_> = model.cells.iter().collect();
+    order::by_gate(&mut cells);
     let rows: Vec<_> =
-        model.cells.iter().flat_map(|c| c.comparisons.iter().map(move |x| (c, x))).collect();
+        cells.into_iter().flat_map(|c| c.comparisons.iter().map(move |x| (c, x))).collect();
     if rows.is_empty() {
         return Ok(());
     }
@@ -71,7 +74,8 @@ fn speed(out: &mut String, model: &ReportModel) -> std::fmt::Result {
 }
 
 fn not_passed(out: &mut String, model: &ReportModel) -> std::fmt::Result {
-    let cells: Vec<_> = model.cells.iter().filter(|c| c.verdict != Verdict::Pass).collect();
+    let mut cells: Vec<_> = model.cells.iter().filter(|c| c.verdict != Verdict::Pass).collect();
+    order::by_gate(&mut cells);
     if cells.is_empty() {
         return Ok(());
     }

@@ -59,6 +59,13 @@ pub struct GateTally {
     pub required: bool,
     /// Its cells by verdict.
     pub tally: Tally,
+    /// Those among them that ask for a refusal.
+    pub refusals: Tally,
+}
+
+/// Whether a cell asks for a typed refusal of an invalid input.
+pub(crate) fn is_refusal(cell: &CellRow) -> bool {
+    cell.values.starts_with("refusal:")
 }
 
 impl GateTally {
@@ -79,6 +86,7 @@ impl GateTally {
             .map(|(gate, cells)| GateTally {
                 kind: cells[0].kind,
                 required: cells.iter().any(|c| c.required),
+                refusals: Tally::of(cells.iter().copied().filter(|c| is_refusal(c))),
                 tally: Tally::of(cells.iter().copied()),
                 gate,
             })

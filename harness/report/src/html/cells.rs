@@ -2,12 +2,16 @@
 
 use maud::{Markup, html as page};
 use proofhouse_schema::report::{CellRow, ReportModel};
+use proofhouse_schema::verdict::Verdict;
 
 use super::word;
+use crate::order;
 use crate::words;
 
 /// The table of all cells, with a box to search in.
 pub(super) fn section(model: &ReportModel) -> Markup {
+    let mut cells: Vec<&CellRow> = model.cells.iter().collect();
+    order::by_gate(&mut cells);
     page! {
         section #cells {
             h2 { "All cells" }
@@ -22,7 +26,7 @@ pub(super) fn section(model: &ReportModel) -> Markup {
                         th { "verdict" } th { "gate" } th { "cell" } th { "candidate" } th { "seen" } th.wide-only { "evidence" }
                     } }
                     tbody {
-                        @for cell in &model.cells {
+                        @for cell in &cells {
                             tr data-text=(search_text(cell)) {
                                 td { (word(cell.verdict)) }
                                 td { (cell.gate) }
@@ -60,6 +64,12 @@ fn seen(cell: &CellRow) -> Markup {
             @if let Some(reason) = cell.reasons.first() { (reason.detail) }
         }
     }
+}
+
+/// The first reason of a cell that did not pass, for a line that is folded.
+pub(super) fn first_reason(cell: &CellRow) -> Markup {
+    let reason = cell.reasons.first().filter(|_| cell.verdict != Verdict::Pass);
+    page! { @if let Some(reason) = reason { span.faint.reason { (reason.detail) } } }
 }
 
 /// Why a cell has its verdict.

@@ -9,13 +9,14 @@ use proofhouse_schema::gate::GateKind;
 use proofhouse_schema::report::{CellRow, ReportModel};
 use proofhouse_schema::verdict::Verdict;
 
+use crate::order;
 use crate::plot::{self, PlotError};
-use crate::tally::{GateTally, Tally};
+use crate::tally::{GateTally, Tally, is_refusal};
 use crate::words;
 
 const STYLE: &str = include_str!("style.css");
-/// Cells that did not pass and stand open; the rest folds.
-const SHOWN: usize = 25;
+/// Cells of a list that stand open; the rest folds.
+pub(super) const SHOWN: usize = 25;
 const FILTER: &str = include_str!("filter.js");
 
 /// Renders the report.
@@ -100,6 +101,7 @@ fn head(model: &ReportModel) -> Markup {
 fn not_passed(model: &ReportModel) -> Markup {
     let mut cells: Vec<&CellRow> =
         model.cells.iter().filter(|c| c.verdict != Verdict::Pass).collect();
+    order::by_gate(&mut cells);
     cells.sort_by_key(|c| (!c.required, c.verdict.exit()));
     let (first, rest) = cells.split_at(cells.len().min(SHOWN));
     page! {
@@ -126,6 +128,7 @@ fn entry(cell: &CellRow) -> Markup {
                 (word(cell.verdict))
                 span { (cell.gate) }
                 span.faint { (cell.cell) " · " (cell.provider) @if !cell.required { " · informative" } }
+                (cells::first_reason(cell))
             }
             div { (cells::reasons(cell)) (cells::facts(cell)) }
         }
@@ -138,26 +141,37 @@ fn gates(model: &ReportModel) -> Markup {
             h2 { "Gates" }
             div.scroll tabindex="0" role="region" aria-label="gates" {
                 table {
-                    thead { tr { th { "gate" } th { "kind" } th { "level" } th { "verdict" } th { "cells" } } }
+                    thead { tr {
+                        th { "verdict" } th { "gate" } th { "cells" } th { "refusals" } th.wide-only { "kind" } th.wide-only { "level" }
+                    } }
                     tbody {
                         @for gate in GateTally::all(model) {
                             tr {
-                                td { (gate.gate) }
-                                td { (gate.kind) }
-                                td { @if gate.required { "required" } @else { "informative" } }
                                 td { (word(gate.tally.worst())) }
+                                td { (gate.gate) }
                                 td {
                                     @for (index, (verdict, count)) in gate.tally.present().into_iter().enumerate() {
                                         @if index > 0 { ", " }
                                         (count) " " (verdict)
                                     }
                                 }
+                                td { (refusals(&gate.refusals)) }
+                                td.wide-only { (gate.kind) }
+                                td.wide-only { @if gate.required { "required" } @else { "informative" } }
                             }
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// Invalid inputs that got the typed refusal they must get.
+fn refusals(tally: &Tally) -> String {
+    match tally.total() {
+        0 => "–".to_owned(),
+        total => format!("{} of {total} right", tally.count(Verdict::Pass)),
     }
 }
 
@@ -169,20 +183,24 @@ fn matrices(model: &ReportModel) -> Result<Markup, PlotError> {
     Ok(page! {
         section #matrices {
             h2 { "Correctness by shape and dtype" }
-            p.faint { "Each square: the worst verdict over layouts, values and candidates, and how many cells passed." }
-            @for (operator, svg) in &plots {
-                h3 { (operator) }
-                div.plot tabindex="0" role="region" aria-label={ "matrix of " (operator) } { (PreEscaped(svg)) }
+            p.faint { "Each square: the worst verdict over layouts, values and candidates, and how many cells passed. A dash: not asked. Invalid inputs are counted under Gates." }
+            div.side {
+                @for (operator, svg) in &plots {
+                    div {
+                        h3 { (operator) }
+                        div.plot tabindex="0" role="region" aria-label={ "matrix of " (operator) } { (PreEscaped(svg)) }
+                    }
+                }
             }
             @if plots.is_empty() { p { "No correctness cell." } }
         }
     })
 }
 
-/// Operators in order with their cells of a kind. Refusal cells have no shape of their own and are left out.
+/// Operators in order with their cells of a kind by shape. Refusal cells have no shape of their own and are left out.
 pub(super) fn by_operator(model: &ReportModel, kind: GateKind) -> Vec<(String, Vec<&CellRow>)> {
     let mut found: Vec<(String, Vec<&CellRow>)> = Vec::new();
-    let cells = model.cells.iter().filter(|c| c.kind == kind && !c.values.starts_with("refusal:"));
+    let cells = model.cells.iter().filter(|c| c.kind == kind && !is_refusal(c));
     for cell in cells {
         let operator = cell.operator.as_str();
         match found.iter_mut().find(|(name, _)| name == operator) {
@@ -190,6 +208,7 @@ pub(super) fn by_operator(model: &ReportModel, kind: GateKind) -> Vec<(String, V
             None => found.push((operator.to_owned(), vec![cell])),
         }
     }
+    found.iter_mut().for_each(|(_, cells)| order::by_shape(cells));
     found
 }
 

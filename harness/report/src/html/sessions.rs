@@ -61,7 +61,7 @@ fn controls(controls: &[Control]) -> Markup {
         @if !controls.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="controls" {
                 table {
-                    thead { tr { th { "control" } th { "planted" } th { "called" } th { "ratio" } th { "answer" } } }
+                    thead { tr { th { "control" } th.number { "planted" } th { "called" } th.number { "ratio" } th { "answer" } } }
                     tbody {
                         @for control in controls {
                             tr {

@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html as page};
 use proofhouse_schema::gate::GateKind;
 use proofhouse_schema::report::{CellRow, ReportModel};
 
-use super::{by_operator, cells, word};
+use super::{SHOWN, by_operator, cells, word};
 use crate::plot::{self, PlotError};
 use crate::words;
 
@@ -25,11 +25,25 @@ pub(super) fn section(model: &ReportModel) -> Result<Markup, PlotError> {
             @for (operator, forest, details) in &operators {
                 h3 { (operator) }
                 div.plot.wide tabindex="0" role="region" aria-label={ "ratios of " (operator) } { (PreEscaped(forest)) }
-                @for detail in details { (detail) }
+                (folded(details))
             }
             @if operators.is_empty() { p { "No timed cell." } }
         }
     })
+}
+
+/// Cells one below the other, the later ones of many folded.
+fn folded(details: &[Markup]) -> Markup {
+    let (first, rest) = details.split_at(details.len().min(SHOWN));
+    page! {
+        @for detail in first { (detail) }
+        @if !rest.is_empty() {
+            details {
+                summary { (rest.len()) " more" }
+                div { @for detail in rest { (detail) } }
+            }
+        }
+    }
 }
 
 fn cell(cell: &CellRow) -> Result<Markup, PlotError> {
@@ -43,12 +57,14 @@ fn cell(cell: &CellRow) -> Result<Markup, PlotError> {
                 @for comparison in &cell.comparisons {
                     span.faint { (comparison.speed) " " (words::ratio(comparison)) " / " (comparison.baseline) }
                 }
+                (cells::first_reason(cell))
             }
             div {
                 (times(cell))
-                div.plot { (PreEscaped(&intervals)) }
-                h3 { "Samples, in the order they were taken" }
-                div.plot { (PreEscaped(&scatter)) }
+                div.side {
+                    div { h4 { "Time per call" } div.plot { (PreEscaped(&intervals)) } }
+                    div { h4 { "Samples, in the order they were taken" } div.plot { (PreEscaped(&scatter)) } }
+                }
                 (comparisons(cell))
                 (cells::reasons(cell))
                 (cells::facts(cell))
@@ -63,7 +79,7 @@ fn times(cell: &CellRow) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="times" {
             table {
                 thead { tr {
-                    th { "provider" } th { "median" } th { "10th to 90th percentile" } th { "samples" } th { "moved" }
+                    th { "provider" } th.number { "median" } th.number { "10th to 90th percentile" } th.number { "samples" } th.number { "moved" }
                 } }
                 tbody {
                     @for (provider, s) in &cell.times {

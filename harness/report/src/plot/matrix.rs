@@ -8,11 +8,10 @@ use proofhouse_schema::report::CellRow;
 use proofhouse_schema::verdict::Verdict;
 
 use super::palette::{FAINT, INK, verdict};
-use super::{PlotError, draw, font};
+use super::{PlotError, draw, font, widest};
 use crate::tally::Tally;
 use crate::words;
 
-const LEFT: i32 = 250;
 const COLUMN: i32 = 92;
 const ROW: i32 = 24;
 const TOP: i32 = 26;
@@ -34,27 +33,26 @@ pub fn matrix(title: &str, cells: &[&CellRow]) -> Result<String, PlotError> {
     dtypes.sort();
     dtypes.dedup();
     let what = format!("{title}: verdicts by shape and dtype");
+    let left = widest(shapes.iter().copied(), 12, 80) + 12;
     let size = (
-        (LEFT + COLUMN * dtypes.len().max(1) as i32 + 8) as u32,
+        (left + COLUMN * dtypes.len().max(1) as i32 + 8) as u32,
         (TOP + ROW * shapes.len().max(1) as i32 + 6) as u32,
     );
     draw(&what, &what, size, |area| {
         for (column, dtype) in dtypes.iter().enumerate() {
-            let x = LEFT + COLUMN * column as i32;
+            let x = left + COLUMN * column as i32;
             area.draw(&Text::new(dtype.to_string(), (x + 8, 6), font(12, FAINT)))?;
         }
         for (row, shape) in shapes.iter().enumerate() {
             let y = TOP + ROW * row as i32;
             area.draw(&Text::new((*shape).to_owned(), (4, y + 5), font(12, INK)))?;
             for (column, dtype) in dtypes.iter().enumerate() {
-                let x = LEFT + COLUMN * column as i32;
+                let x = left + COLUMN * column as i32;
                 match by_place.get(&(*shape, *dtype)) {
                     Some(cells) => place(area, (x, y), cells)?,
-                    None => area.draw(&Text::new(
-                        "not asked".to_owned(),
-                        (x + 8, y + 5),
-                        font(11, FAINT),
-                    ))?,
+                    None => {
+                        area.draw(&Text::new("–".to_owned(), (x + 8, y + 4), font(12, FAINT)))?
+                    }
                 }
             }
         }

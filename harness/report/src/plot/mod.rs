@@ -52,6 +52,16 @@ fn font(size: u32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", f64::from(size) * 1.24).into_font().color(&color)
 }
 
+/// Room in pixels that a text of a size needs, by the widest of common sans-serif fonts.
+fn width(text: &str, size: u32) -> i32 {
+    (text.chars().count() as f64 * f64::from(size) * 0.62).ceil() as i32
+}
+
+/// Room in pixels that the longest of some texts needs, at least `least`.
+fn widest<'a>(texts: impl Iterator<Item = &'a str>, size: u32, least: i32) -> i32 {
+    texts.map(|text| width(text, size)).chain([least]).max().unwrap_or(least)
+}
+
 /// The least and the largest of finite values, widened a little; a default where there are none.
 fn bounds(values: impl Iterator<Item = f64>, default: (f64, f64)) -> (f64, f64) {
     let (low, high) = values

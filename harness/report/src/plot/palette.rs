@@ -70,13 +70,65 @@ pub(super) fn dress(svg: &str, label: &str) -> String {
         let hex = format!("#{r:02X}{g:02X}{b:02X}");
         text = text.replace(&format!("\"{hex}\""), &format!("\"var(--{name}, {hex})\""));
     }
+    let text = dots(&text.replace(" opacity=\"1\"", "").replace(" stroke=\"none\"", ""));
     let label = label.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
     text.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1)
+}
+
+/// Small filled circles of one color become one path with round ends: a page of a thousand cells has some hundred
+/// thousand of them, and as elements of their own they would be most of it.
+fn dots(svg: &str) -> String {
+    let mut paths: Vec<(&str, String)> = Vec::new();
+    let mut out = String::with_capacity(svg.len());
+    for line in svg.lines() {
+        match dot(line) {
+            Some((x, y, fill)) => {
+                let at = format!("M{x} {y}h0");
+                match paths.iter_mut().find(|(color, _)| *color == fill) {
+                    Some((_, path)) => path.push_str(&at),
+                    None => paths.push((fill, at)),
+                }
+            }
+            None if line == "</svg>" => {
+                for (fill, path) in paths.drain(..) {
+                    out.push_str(&format!(
+                        "<path d=\"{path}\" stroke=\"{fill}\" stroke-width=\"4\" stroke-linecap=\"round\"/>\n"
+                    ));
+                }
+                out.push_str("</svg>\n");
+            }
+            None => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// Center and color of a line that is a filled circle of radius 2.
+fn dot(line: &str) -> Option<(&str, &str, &str)> {
+    let rest = line.strip_prefix("<circle cx=\"")?.strip_suffix("\"/>")?;
+    let (x, rest) = rest.split_once("\" cy=\"")?;
+    let (y, rest) = rest.split_once("\" r=\"2\"")?;
+    let (_, fill) = rest.split_once("fill=\"")?;
+    (!fill.contains('"')).then_some((x, y, fill))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dots_of_a_color_become_one_path_and_other_marks_stay() {
+        let circle =
+            |x: u32, r: u32| format!("<circle cx=\"{x}\" cy=\"7\" r=\"{r}\" fill=\"red\"/>\n");
+        let svg = format!("<svg>\n{}{}{}</svg>\n", circle(1, 2), circle(2, 2), circle(3, 4));
+        let drawn = dots(&svg);
+        assert!(drawn.contains("d=\"M1 7h0M2 7h0\" stroke=\"red\""), "{drawn}");
+        assert!(drawn.contains(&circle(3, 4)), "{drawn}");
+        assert_eq!(drawn.matches("<path").count(), 1);
+    }
 
     #[test]
     fn colors_become_custom_properties_with_a_fallback() {
