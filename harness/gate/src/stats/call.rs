@@ -69,7 +69,8 @@ pub struct PairJudgment {
 ///
 /// - One or two replicates are exploratory: lead, even or trail, never win or loss.
 /// - The interval must lie wholly on one side of the margin, or wholly inside it.
-/// - An order effect whose own interval lies outside the margin leaves nothing to say.
+/// - An order effect whose own interval lies outside the margin leaves nothing to say, unless either order by
+///   itself says the same.
 /// - Nothing is called at or below the noise floor, and no parity when the floor is above the
 ///   margin.
 ///
@@ -163,7 +164,8 @@ fn objections(estimate: &PairEstimate, side: Side, rules: &Rules) -> Vec<Reason>
             "some replicate ran all blocks in one order, so place and provider cannot be told apart",
         )),
         Some(effect) => {
-            if matches!(Side::of(effect, rules.margin), Side::Above | Side::Below) {
+            let strong = matches!(Side::of(effect, rules.margin), Side::Above | Side::Below);
+            if strong && !same_in_either_order(estimate.ratio, effect, side, rules.margin) {
                 let (low, high) = (effect.low().exp(), effect.high().exp());
                 let detail = format!("the ratio when first is {low:.4} to {high:.4} of that when second");
                 reasons.push(Reason::new("order-effect", detail));
@@ -175,6 +177,19 @@ fn objections(estimate: &PairEstimate, side: Side, rules: &Rules) -> Vec<Reason>
     }
     reasons.extend(noise_objection(estimate, side, rules));
     reasons
+}
+
+/// Whether the ratio lies on the same side of the margin with either order alone, at the order effect's far end.
+fn same_in_either_order(
+    ratio: LogInterval,
+    effect: LogInterval,
+    side: Side,
+    margin: Margin,
+) -> bool {
+    let shift = effect.reach() / 2.0;
+    [-shift, shift]
+        .into_iter()
+        .all(|shift| Side::of(LogInterval { center: ratio.center + shift, ..ratio }, margin) == side)
 }
 
 fn noise_objection(estimate: &PairEstimate, side: Side, rules: &Rules) -> Option<Reason> {
@@ -319,6 +334,19 @@ pub(super) mod tests {
         assert_eq!(codes(&reversed), ["order-effect"]);
         let weak = judge_pair(&paired(&means, 0.005), &rules(0.01, 0.005)).unwrap();
         assert_eq!(weak.speed, Speed::Win);
+    }
+
+    #[test]
+    fn an_order_effect_that_cannot_change_the_side_is_only_told() {
+        let fast = judge_pair(&paired(&[0.7, 0.701, 0.702], 0.2), &rules(0.01, 0.005)).unwrap();
+        assert_eq!(fast.speed, Speed::Win);
+        assert!(fast.estimate.order_effect.is_some_and(|effect| effect.low() > 0.15));
+        let slow = judge_pair(&paired(&[-0.7, -0.701, -0.7], 0.2), &rules(0.01, 0.005)).unwrap();
+        assert_eq!(slow.speed, Speed::Loss);
+        let near = judge_pair(&paired(&[0.1, 0.101, 0.102], 0.2), &rules(0.01, 0.005)).unwrap();
+        assert_eq!(codes(&near), ["order-effect"]);
+        let tie = judge_pair(&paired(&[0.0, 0.0005, 0.001], 0.2), &rules(0.01, 0.005)).unwrap();
+        assert_eq!(codes(&tie), ["order-effect"]);
     }
 
     #[test]

@@ -66,11 +66,13 @@ fn arm(provider: &ProviderId, replicate: u32, turns: &[&TakenTurn], more: &[Find
         let detail = format!("turns of different calls a sample: {calls:?}");
         invalid.push(Finding { code: "calls-changed".to_owned(), detail });
     }
-    // Renewing and publishing lie outside the worker's account of samples; its wall time stands in for it there.
+    // Renewing and publishing lie outside the worker's account of samples; its wall time stands
+    // in for it there, less the waits for a core that are taken off the supervisor's time, too.
     let walls = blocks.iter().fold((0.0, 0.0), |(ours, theirs), t| {
         let measured = &t.turn.measured;
         let account = measured.timed.0 + measured.untimed.0;
-        let account = if t.published { account.max(measured.wall.0) } else { account };
+        let wall = measured.wall.0.min(t.turn.supervisor.0);
+        let account = if t.published { account.max(wall) } else { account };
         (ours + t.turn.supervisor.0, theirs + account)
     });
     Arm {

@@ -1,6 +1,6 @@
 //! Remembered results: a run on contents seen just before must not be much faster than one on new contents.
 //!
-//! The supervisor times these runs with its own clock; the worker's timer takes no part. Before every run the checker
+//! The supervisor times these runs with its own clock, waits for a core taken off; the worker's timer takes no part. Before every run the checker
 //! writes the file anew, so that caches are in the same state; only whether the bytes are new differs.
 
 use std::time::Duration;
@@ -18,8 +18,9 @@ pub(super) struct Memory {
 impl Memory {
     /// Pairs that count; one more is taken first to warm up.
     pub(super) const PAIRS: u32 = 12;
-    /// Pairs of them in which the second must be faster before a difference is believed: by chance alone one in 250.
-    const AGREEING: usize = 11;
+    /// Pairs of them in which the second must be faster by a tenth before a difference is believed: were that an even
+    /// chance, it would happen twice in a hundred times.
+    const AGREEING: usize = 10;
 
     pub(super) fn add(&mut self, pair: u32, again: bool, elapsed: Duration) {
         if pair > 0 {

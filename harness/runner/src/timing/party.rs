@@ -7,7 +7,7 @@ use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Hello, Measure, Measured, Phase, Reply, Request, Witnessed};
 use proofhouse_schema::units::Nanos;
 
-use crate::attempt::{Loss, Placement, Worker, unexpected};
+use crate::attempt::{CoreTime, Loss, Placement, Worker, unexpected};
 use crate::context::Context;
 use crate::correctness::fallbacks;
 use crate::socket::ProtocolFault;
@@ -123,15 +123,15 @@ impl Party {
     pub(super) async fn measure(&mut self, request: Measure) -> Result<Turn, NoTurn> {
         let asked = request.clone();
         let worker = self.live()?;
-        let waited = worker.waited_ns();
+        let before = worker.core_time();
         let begun = Instant::now();
         let reply = worker.ask(Request::Measure(request)).await?;
         let supervisor = Nanos(begun.elapsed().as_nanos() as f64);
-        let waited = Nanos((worker.waited_ns() - waited).max(0.0));
+        let spent = worker.core_time().since(before);
         match reply {
             Reply::Measured(measured) => {
                 let mut turn = checked(&asked, measured, supervisor)?;
-                turn.supervisor = without_waits(&turn.measured, supervisor, waited);
+                turn.supervisor = without_waits(&turn.measured, supervisor, spent);
                 Ok(turn)
             }
             Reply::Failed { detail } => Err(NoTurn::Declined(detail)),
@@ -158,11 +158,12 @@ impl From<Loss> for NoTurn {
     }
 }
 
-/// The supervisor's time less what the kernel let both sides wait for a core. Waits inside samples are in the worker's
-/// account, too, so that no more is taken off than lies outside it.
-fn without_waits(measured: &Measured, supervisor: Nanos, waited: Nanos) -> Nanos {
-    let account = (measured.timed.0 + measured.untimed.0).min(supervisor.0);
-    Nanos((supervisor.0 - waited.0).max(account))
+/// The supervisor's time less what the kernel let both sides wait for a core. No less than the time that the worker was
+/// on a core, which a patched clock cannot hide; no less than its account, for waits inside samples are in that, too.
+fn without_waits(measured: &Measured, supervisor: Nanos, spent: CoreTime) -> Nanos {
+    let account = measured.timed.0 + measured.untimed.0;
+    let least = account.max(spent.used_ns).min(supervisor.0);
+    Nanos((supervisor.0 - spent.waited_ns).max(least))
 }
 
 /// A measurement that is about something else or cannot be is a broken protocol; one that is merely suspect is
@@ -290,12 +291,14 @@ mod tests {
 
     #[test]
     fn waits_are_taken_off_and_a_patched_clock_still_shows() {
-        let busy = without_waits(&honest(), Nanos(9e6), Nanos(6.5e6));
+        let spent = |used_ns, waited_ns| CoreTime { used_ns, waited_ns };
+        let busy = without_waits(&honest(), Nanos(9e6), spent(2.2e6, 6.5e6));
         assert_eq!(busy, Nanos(2.5e6));
-        let inside = without_waits(&honest(), Nanos(2.3e6), Nanos(1e6));
+        let inside = without_waits(&honest(), Nanos(2.3e6), spent(1.1e6, 1e6));
         assert_eq!(inside, Nanos(2.1e6), "waits inside samples are in the account");
         let patched = Measured { timed: Nanos(0.2e6), ..honest() };
-        assert_eq!(without_waits(&patched, Nanos(2.3e6), Nanos(0.1e6)), Nanos(2.2e6));
+        let seen = without_waits(&patched, Nanos(2.3e6), spent(2e6, 2.2e6));
+        assert_eq!(seen, Nanos(2e6), "the kernel saw it work");
     }
 
     #[test]
