@@ -165,7 +165,7 @@ impl Stage<'_> {
                 replicates: if self.exploit.kind == GateKind::Baseline { 3 } else { 1 },
                 blocks: 8,
                 samples: 5,
-                min_sample_us: 1000.0,
+                min_sample_us: 2000.0,
             },
             providers,
             selection: Selection::default(),

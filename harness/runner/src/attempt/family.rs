@@ -107,10 +107,30 @@ fn reap(pid: i32) {
     }
 }
 
-/// The second field of a `schedstat`: time spent runnable and not running; 0 where the kernel does not tell.
-pub(super) fn run_delay_ns(path: &str) -> f64 {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0.0)
+/// The kernel's account of a thread, from its `schedstat`; zeros where the kernel does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct CoreTime {
+    /// Nanoseconds on a core.
+    pub(crate) used_ns: f64,
+    /// Nanoseconds runnable and not running.
+    pub(crate) waited_ns: f64,
+}
+
+impl CoreTime {
+    pub(super) fn read(path: &str) -> Self {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut fields = text.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0.0));
+        let mut next = || fields.next().unwrap_or(0.0);
+        Self { used_ns: next(), waited_ns: next() }
+    }
+
+    /// From an earlier account to this one.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            used_ns: (self.used_ns - earlier.used_ns).max(0.0),
+            waited_ns: (self.waited_ns - earlier.waited_ns).max(0.0),
+        }
+    }
 }
 
 struct Stat {

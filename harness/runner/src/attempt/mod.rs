@@ -7,6 +7,7 @@ mod loss;
 mod tail;
 mod worker;
 
+pub(crate) use family::CoreTime;
 pub use launch::{Launch, Placement};
 pub use loss::{Loss, sentence};
 pub(crate) use worker::{Answer, Worker, now, unexpected};

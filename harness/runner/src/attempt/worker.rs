@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tokio::process::{Child, Command};
 
 use super::confine::confine;
-use super::family::{self, Family};
+use super::family::{self, CoreTime, Family};
 use super::launch::{Launch, Placement};
 use super::loss::{Loss, sentence};
 use super::tail::Tail;
@@ -70,11 +70,13 @@ impl Worker {
         &self.hello
     }
 
-    /// Nanoseconds that the worker's first thread and this thread have waited for a core so far, by the kernel's account.
-    pub(crate) fn waited_ns(&self) -> f64 {
+    /// What the kernel has counted so far: core time of the worker's first thread, and waits for a core of that thread
+    /// and of this one.
+    pub(crate) fn core_time(&self) -> CoreTime {
         let worker = self.process.child.id().map(|pid| format!("/proc/{pid}/schedstat"));
-        let paths = worker.into_iter().chain(["/proc/thread-self/schedstat".to_owned()]);
-        paths.map(|path| family::run_delay_ns(&path)).sum()
+        let worker = worker.map(|path| CoreTime::read(&path)).unwrap_or_default();
+        let own = CoreTime::read("/proc/thread-self/schedstat");
+        CoreTime { used_ns: worker.used_ns, waited_ns: worker.waited_ns + own.waited_ns }
     }
 
     /// The attempt so far; it goes on.
@@ -124,6 +126,20 @@ impl Worker {
             let expected = case.to_owned();
             Err(ProtocolFault::WrongSubject { asked, found: named, expected }.into())
         }
+    }
+
+    /// As [`Worker::ask_case`], with the time it took less what the kernel let both sides wait for a core.
+    pub(crate) async fn ask_timed(
+        &mut self,
+        request: Request,
+        case: &str,
+    ) -> Result<(Answer, Duration), Loss> {
+        let (before, begun) = (self.core_time(), Instant::now());
+        let answer = self.ask_case(request, case).await?;
+        let wall = begun.elapsed().as_nanos() as f64;
+        let spent = self.core_time().since(before);
+        let least = spent.used_ns.min(wall);
+        Ok((answer, Duration::from_nanos((wall - spent.waited_ns).max(least) as u64)))
     }
 
     /// Says bye, waits for the end, and ends whatever is left. A wrong end is a loss as well.
