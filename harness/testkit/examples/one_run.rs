@@ -2,7 +2,12 @@
 //!
 //! `one_run FOLDER DEFECT CELLS`; it prints a line when a cell is finished and ends with the run's exit code.
 #![allow(dead_code, reason = "the stage is shared by several test programs")]
-#![allow(clippy::print_stdout, clippy::exit, reason = "a program of the tests")]
+#![allow(
+    clippy::print_stdout,
+    clippy::exit,
+    clippy::unwrap_used,
+    reason = "a program of the tests"
+)]
 
 #[path = "../tests/stage/mod.rs"]
 mod stage;

@@ -1,5 +1,6 @@
 //! What bad things get: each defect of a process or of its protocol, through the real runner.
 #![allow(dead_code, reason = "the stage is shared by several test programs")]
+#![allow(clippy::unwrap_used, reason = "the stage is test code")]
 
 mod stage;
 

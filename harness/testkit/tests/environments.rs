@@ -1,5 +1,6 @@
 //! Environments of providers: made once from their lock, and every way to have none is a reason.
 #![allow(dead_code, reason = "the stage is shared by several test programs")]
+#![allow(clippy::unwrap_used, reason = "the stage is test code")]
 
 mod stage;
 

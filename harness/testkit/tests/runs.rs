@@ -1,5 +1,6 @@
 //! Whole runs: reuse, stopping, dying, disks and folders that fail.
 #![allow(dead_code, reason = "the stage is shared by several test programs")]
+#![allow(clippy::unwrap_used, reason = "the stage is test code")]
 
 mod stage;
 

@@ -62,7 +62,7 @@ pub(crate) fn serve(defect: &str) -> io::Result<ExitCode> {
         last: Vec::new(),
         checks: 0,
         memory: Memory::default(),
-        fast_process: count_processes() % 2 == 0,
+        fast_process: count_processes().is_multiple_of(2),
     };
     fake.hello()?;
     for line in reader.lines() {
