@@ -21,17 +21,26 @@ use convert::{from_dtype, refused, to_call, to_dtype};
 pub const THREADS_VARIABLE: &str = "PROOFHOUSE_THREADS";
 
 /// The CPU operators as a provider.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone)]
 pub struct CpuWorker {
     cpu: Cpu,
     threads: Option<NonZeroUsize>,
+    provider: ProviderId,
+    slowdown: f64,
 }
 
 impl CpuWorker {
     /// The operators on the fastest path of this machine, on that many threads (none: one per core).
     #[must_use]
     pub fn new(threads: Option<NonZeroUsize>) -> Self {
-        Self { cpu: Cpu::default(), threads }
+        let provider = ProviderId::new("cpu").expect("a valid id");
+        Self { cpu: Cpu::default(), threads, provider, slowdown: 0.0 }
+    }
+
+    /// The same operators under another id, and slower by a fraction: a twin for calibrating comparisons.
+    #[must_use]
+    pub fn twin(self, provider: ProviderId, slowdown: f64) -> Self {
+        Self { provider, slowdown, ..self }
     }
 
     /// Makes the pool on first need, so that the hello does not wait for it.
@@ -48,6 +57,10 @@ impl CpuWorker {
 }
 
 impl Worker for CpuWorker {
+    fn planted_slowdown(&self) -> f64 {
+        self.slowdown
+    }
+
     fn describe(&self) -> Description {
         let known = proofhouse_contract::catalog()
             .iter()
@@ -57,7 +70,7 @@ impl Worker for CpuWorker {
             Some((OperatorName::new(spec.name).ok()?, dtypes))
         });
         Description {
-            provider: ProviderId::new("cpu").expect("a valid id"),
+            provider: self.provider.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             packages: BTreeMap::new(),
             operators: operators.collect(),

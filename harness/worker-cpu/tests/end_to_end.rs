@@ -37,7 +37,7 @@ impl House {
         let shared = Path::new("/dev/shm");
         let folder =
             if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() };
-        let candidate = Rehearsal::start(CpuWorker::default).unwrap();
+        let candidate = Rehearsal::start(|| CpuWorker::new(None)).unwrap();
         Self { checker, candidate, folder: folder.unwrap(), catalog: *catalog }
     }
 

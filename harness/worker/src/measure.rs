@@ -118,10 +118,11 @@ impl Bench<'_> {
         if request.publish {
             work.poison_outputs();
         }
+        let slowdown = request.slowdown + self.worker.planted_slowdown();
         let outcome = timed.warm.turn(TurnRequest {
             inputs: TurnInputs::Rotating,
             samples: Some(request.samples),
-            slowdown: request.slowdown,
+            slowdown,
         });
         let work = timed.warm.device_mut().work_mut();
         if let Some(decline) = work.take_declined() {

@@ -78,6 +78,12 @@ pub trait Worker {
         String::new()
     }
 
+    /// How much longer than its work every timed sample is made, as a fraction: a worker that plays the slower of two
+    /// equal providers, for calibrating comparisons. 0 for every other worker.
+    fn planted_slowdown(&self) -> f64 {
+        0.0
+    }
+
     /// Answers a request that only some workers know (the checker's verbs), or nothing.
     fn answer(&mut self, request: &Request) -> Option<Reply> {
         let _ = request;
