@@ -87,6 +87,8 @@ pub enum Verb {
     Report(ReportArguments),
     /// Plant faults and exploits, and show that every checker finds them
     Selftest(SelftestArguments),
+    /// Compare a provider with twins of itself, and tell how often the right thing is called
+    Calibrate(CalibrateArguments),
     /// Write or check the JSON Schemas and the catalog that are committed
     Schema(SchemaArguments),
     /// Measure the tool itself: planning, start-up, ingest, query, report
@@ -226,6 +228,23 @@ pub struct SelftestArguments {
     /// Only exploits whose name holds this
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Write no record of it
+    #[arg(long)]
+    pub no_record: bool,
+}
+
+/// What `calibrate` takes.
+#[derive(Debug, Args)]
+pub struct CalibrateArguments {
+    /// Comparisons of each kind, at least
+    #[arg(long, default_value_t = 400, value_name = "N")]
+    pub comparisons: u16,
+    /// How much slower one twin is made, as a fraction
+    #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
+    pub planted: f64,
+    /// How much is measured
+    #[arg(long, default_value = "claim")]
+    pub profile: ProfileId,
     /// Write no record of it
     #[arg(long)]
     pub no_record: bool,

@@ -93,17 +93,31 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Write { .. } | Self::Plot(_) => Exit::WriteError,
-            Self::Evidence(error) => match error {
-                EvidenceError::Full { .. }
-                | EvidenceError::ReadOnly { .. }
-                | EvidenceError::Exists { .. }
-                | EvidenceError::Io { .. } => Exit::WriteError,
-                EvidenceError::Locked { .. } => Exit::Setup,
-                _ => Exit::Failed,
-            },
-            Self::Run(error) => error.exit(),
+            Self::Evidence(error) => of_evidence(error),
+            Self::Run(error) => of_run(error),
             Self::Store(StoreError::Unwritable { .. } | StoreError::Output { .. }) => Exit::WriteError,
             _ => Exit::Setup,
         }
+    }
+}
+
+const fn of_evidence(error: &EvidenceError) -> Exit {
+    match error {
+        EvidenceError::Full { .. }
+        | EvidenceError::ReadOnly { .. }
+        | EvidenceError::Exists { .. }
+        | EvidenceError::Io { .. } => Exit::WriteError,
+        EvidenceError::Locked { .. } => Exit::Setup,
+        _ => Exit::Failed,
+    }
+}
+
+/// The runner knows of evidence only that it could not be had; its cause says more.
+fn of_run(error: &RunError) -> Exit {
+    match error {
+        RunError::Evidence(fault) => {
+            fault.source.downcast_ref().map_or(error.exit(), of_evidence)
+        }
+        _ => error.exit(),
     }
 }

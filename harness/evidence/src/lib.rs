@@ -19,7 +19,6 @@ mod error;
 mod folder;
 mod log;
 mod merge;
-mod reuse;
 mod verify;
 mod writer;
 
@@ -28,6 +27,5 @@ pub use error::EvidenceError;
 pub use folder::{Folder, Stored};
 pub use log::LogLine;
 pub use merge::Imported;
-pub use reuse::{Reusable, ReuseIndex};
 pub use verify::{Finding, FindingKind, Verification};
 pub use writer::Writer;

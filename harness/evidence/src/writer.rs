@@ -178,6 +178,7 @@ pub(crate) fn room(record: &Record) -> String {
         Record::Verdict(verdict) => verdict.gate.to_string(),
         Record::Session(_) => "session".to_owned(),
         Record::Selftest(_) => "selftest".to_owned(),
+        Record::Calibration(_) => "calibration".to_owned(),
     }
 }
 

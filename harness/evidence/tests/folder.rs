@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use proofhouse_evidence::{EvidenceError, FindingKind, Folder, ReuseIndex, Writer};
+use proofhouse_evidence::{EvidenceError, FindingKind, Folder, Writer};
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::evidence::{HostFacts, Record, SelftestRecord, SourceFacts};
 use proofhouse_schema::ids::WriterId;
@@ -292,7 +292,6 @@ fn a_folder_that_is_not_there_is_empty() {
     let dir = tempfile::tempdir().unwrap();
     let folder = Folder::new(dir.path().join("none"));
     assert!(folder.read_all().unwrap().is_empty());
-    assert!(ReuseIndex::build(&folder).unwrap().is_empty());
 }
 
 #[test]

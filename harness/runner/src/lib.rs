@@ -15,6 +15,7 @@
 //! Entry points: [`plan()`] for what would be done, [`run()`] to do it, [`selftest()`] for planted faults.
 
 pub mod attempt;
+mod calibration;
 mod checker;
 mod context;
 mod correctness;
@@ -35,6 +36,7 @@ mod session;
 pub mod socket;
 mod timing;
 
+pub use calibration::{CalibrationFindings, CalibrationOptions, calibrate};
 pub use dispatch::{Outcome, run};
 pub use error::RunError;
 pub use interrupt::Stop;

@@ -153,7 +153,7 @@ impl FolderEvidence {
                 Record::Session(_) => {
                     sessions.insert(stored.digest, file);
                 }
-                Record::Selftest(_) => {}
+                Record::Selftest(_) | Record::Calibration(_) => {}
             }
         }
         for entry in index.values_mut() {

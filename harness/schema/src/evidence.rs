@@ -52,6 +52,8 @@ pub enum Record {
     Verdict(Box<crate::verdict::VerdictBody>),
     /// One self-test.
     Selftest(Box<SelftestRecord>),
+    /// One calibration.
+    Calibration(Box<CalibrationRecord>),
 }
 
 /// One cell: what was asked of a candidate, and what was seen.
@@ -549,4 +551,76 @@ pub struct ExploitResult {
     pub control: bool,
     /// Whether it got what it must get.
     pub right: bool,
+}
+
+/// One calibration: many comparisons whose answers are known, and how often the right thing was called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalibrationRecord {
+    /// [`crate::SCHEMA`].
+    pub schema: String,
+    /// The tool's version.
+    pub tool: String,
+    /// Name and version of the judge.
+    pub judge: String,
+    /// Start, nanoseconds since 1970.
+    pub started: Wide,
+    /// The source tree.
+    pub source: SourceFacts,
+    /// The session that measured: host, controls, profile.
+    pub session: Box<SessionRecord>,
+    /// The provider that was compared with its twins.
+    pub provider: ProviderFacts,
+    /// One line per comparison.
+    pub comparisons: Vec<CalibrationLine>,
+    /// One rate per planted slowdown.
+    pub rates: Vec<CalibrationRate>,
+}
+
+/// One comparison of a provider with a twin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalibrationLine {
+    /// The gate whose cell was used.
+    pub gate: String,
+    /// The cell.
+    pub cell: String,
+    /// How much slower the twin is made, as a fraction.
+    pub planted: f64,
+    /// What was called of the provider.
+    pub speed: crate::verdict::Speed,
+    /// The ratio; absent when the comparison was invalid.
+    pub ratio: Option<Real>,
+    /// The 95 % interval's lower end.
+    pub low: Option<Real>,
+    /// The 95 % interval's upper end.
+    pub high: Option<Real>,
+    /// Why nothing was called, as codes.
+    pub codes: Vec<String>,
+}
+
+/// How often something was called where a slowdown was planted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalibrationRate {
+    /// How much slower the twin is made, as a fraction; 0: not at all.
+    pub planted: f64,
+    /// Comparisons.
+    pub comparisons: u32,
+    /// Called win.
+    pub wins: u32,
+    /// Called loss.
+    pub losses: u32,
+    /// Called parity.
+    pub parities: u32,
+    /// Nothing was called.
+    pub undecided: u32,
+    /// Of the right kind (planted 0: win or loss, which is false; else: win).
+    pub rate: f64,
+    /// The exact binomial 95 % interval of the rate, lower end.
+    pub low: f64,
+    /// The exact binomial 95 % interval of the rate, upper end.
+    pub high: f64,
+    /// The median half-width of the ratios' 95 % intervals.
+    pub median_half_width: Option<Real>,
 }

@@ -13,7 +13,7 @@ use crate::source::{Source, SourceError};
 use crate::store::{Access, Store};
 
 /// Every table that a record can add rows to.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "evidence",
     "attempts",
     "samples",
@@ -24,6 +24,7 @@ const TABLES: [&str; 10] = [
     "sessions",
     "controls",
     "selftests",
+    "calibrations",
 ];
 
 /// What an ingest did.
@@ -100,7 +101,8 @@ impl Store {
     fn known_files(&self) -> Result<HashSet<String>, StoreError> {
         let failed = "listing the records it has";
         let sql = "SELECT file FROM evidence UNION ALL SELECT file FROM verdicts
-                   UNION ALL SELECT file FROM sessions UNION ALL SELECT file FROM selftests";
+                   UNION ALL SELECT file FROM sessions UNION ALL SELECT file FROM selftests
+                   UNION ALL SELECT file FROM calibrations";
         let mut statement = self.connection.prepare(sql).map_err(doing(failed))?;
         let files = statement.query_map([], |row| row.get(0)).map_err(doing(failed))?;
         files.collect::<Result<_, _>>().map_err(doing(failed))
@@ -169,6 +171,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) sessions: Appender<'a>,
     pub(crate) controls: Appender<'a>,
     pub(crate) selftests: Appender<'a>,
+    pub(crate) calibrations: Appender<'a>,
     next_record: i32,
 }
 
@@ -186,6 +189,7 @@ impl<'a> Tables<'a> {
             sessions: table("sessions")?,
             controls: table("controls")?,
             selftests: table("selftests")?,
+            calibrations: table("calibrations")?,
             next_record,
         })
     }
@@ -201,6 +205,7 @@ impl<'a> Tables<'a> {
             Record::Session(session) => records::session(self, stored, session),
             Record::Verdict(verdict) => records::verdict(self, stored, verdict),
             Record::Selftest(selftest) => records::selftest(self, stored, selftest),
+            Record::Calibration(calibration) => records::calibration(self, stored, calibration),
         }
     }
 
@@ -216,6 +221,7 @@ impl<'a> Tables<'a> {
             &mut self.sessions,
             &mut self.controls,
             &mut self.selftests,
+            &mut self.calibrations,
         ] {
             table.flush().map_err(doing("writing rows"))?;
         }

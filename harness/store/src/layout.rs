@@ -9,7 +9,7 @@ use crate::error::{StoreError, doing};
 
 /// The layout that this program writes. Any change of a table or view raises it; an index of an older
 /// layout is made again from the evidence.
-pub const LAYOUT: i64 = 1;
+pub const LAYOUT: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE index_layout (layout BIGINT NOT NULL);
@@ -78,6 +78,14 @@ CREATE TABLE controls (
 CREATE TABLE selftests (
     digest VARCHAR NOT NULL, file VARCHAR NOT NULL, tool VARCHAR NOT NULL, started_ns UBIGINT NOT NULL,
     exploits UINTEGER NOT NULL, correct UINTEGER NOT NULL, body JSON NOT NULL
+);
+
+-- One row per rate of a calibration: how often the right thing was called where a slowdown was planted.
+CREATE TABLE calibrations (
+    digest VARCHAR NOT NULL, file VARCHAR NOT NULL, tool VARCHAR NOT NULL, started_ns UBIGINT NOT NULL,
+    provider VARCHAR NOT NULL, planted DOUBLE NOT NULL, comparisons UINTEGER NOT NULL, wins UINTEGER NOT NULL,
+    losses UINTEGER NOT NULL, parities UINTEGER NOT NULL, undecided UINTEGER NOT NULL, rate DOUBLE NOT NULL,
+    low DOUBLE NOT NULL, high DOUBLE NOT NULL, median_half_width DOUBLE
 );
 
 CREATE TABLE claims (

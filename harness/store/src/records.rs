@@ -4,8 +4,8 @@ use duckdb::params;
 use proofhouse_evidence::Stored;
 use proofhouse_schema::canonical::CanonicalError;
 use proofhouse_schema::evidence::{
-    Attempt, BaselineObservation, CellRecord, Ending, Observation, Purpose, SelftestRecord,
-    SessionRecord,
+    Attempt, BaselineObservation, CalibrationRecord, CellRecord, Ending, Observation, Purpose,
+    SelftestRecord, SessionRecord,
 };
 use proofhouse_schema::gate::Level;
 use proofhouse_schema::samples::Samples;
@@ -331,6 +331,36 @@ pub(crate) fn selftest(
             body(stored)?
         ],
     )
+}
+
+pub(crate) fn calibration(
+    tables: &mut Tables<'_>,
+    stored: &Stored,
+    calibration: &CalibrationRecord,
+) -> Result<(), StoreError> {
+    for rate in &calibration.rates {
+        add(
+            &mut tables.calibrations,
+            params![
+                stored.digest.as_str(),
+                stored.file,
+                calibration.tool,
+                calibration.started.0,
+                calibration.provider.id.as_str(),
+                rate.planted,
+                rate.comparisons,
+                rate.wins,
+                rate.losses,
+                rate.parities,
+                rate.undecided,
+                rate.rate,
+                rate.low,
+                rate.high,
+                rate.median_half_width.map(|width| width.0)
+            ],
+        )?;
+    }
+    Ok(())
 }
 
 fn codes(reasons: &[Reason]) -> String {

@@ -14,6 +14,11 @@ pub use progress::{Progress, Sink};
 pub use summary::summary;
 pub use table::Table;
 
+/// `1 cell`, `2 cells`.
+pub fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// Prints to stdout; a closed pipe ends quietly.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

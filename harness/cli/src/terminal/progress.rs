@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use proofhouse_schema::event::{CellFinished, Event};
 use proofhouse_schema::verdict::Verdict;
 
-use super::{Paint, print, tell};
+use super::{Paint, counted, print, tell};
 
 /// Plain progress is told at most this often.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
@@ -102,8 +102,9 @@ impl Sink for Progress {
                 if let Some(bar) = &self.bar {
                     bar.set_length(*cells);
                 }
+                let (planned, of) = (counted(*cells, "cell"), counted(*gates, "gate"));
                 self.line(&format!(
-                    "{cells} cells of {gates} gates, {reused} with evidence that is used again, {excluded} excluded by their gates"
+                    "{planned} of {of}; evidence used again: {reused}; excluded by their gates: {excluded}"
                 ));
             }
             Event::StepStarted { step } => {

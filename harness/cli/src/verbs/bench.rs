@@ -162,9 +162,8 @@ fn grown(mut gate: ResolvedGate) -> ResolvedGate {
         .map(|index| {
             let mut cell = model[index % model.len()].clone();
             cell.key = format!("{} #{index}", cell.key);
-            if let Inputs::Seeded { seed, .. } | Inputs::File { seed, .. } = &mut cell.case.inputs {
-                *seed = Wide(index as u64);
-            }
+            let (Inputs::Seeded { seed, .. } | Inputs::File { seed, .. }) = &mut cell.case.inputs;
+            *seed = Wide(index as u64);
             cell
         })
         .collect();

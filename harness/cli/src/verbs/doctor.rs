@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use proofhouse_runner::ProviderHome;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::probe::Probe;
 use proofhouse_schema::provider::Environment;
@@ -12,8 +13,11 @@ use proofhouse_store::Store;
 use super::out;
 use crate::arguments::Common;
 use crate::error::CliError;
-use crate::project::{Project, binaries, cache};
-use crate::terminal::{Paint, Table};
+use crate::project::{Project, binaries, cache, names};
+use crate::terminal::{Paint, Table, counted};
+
+/// Prints the modules that a worker needs and this machine's Python does not have.
+const IMPORTS: &str = include_str!("imports.py");
 
 /// How a finding stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +156,7 @@ fn project(common: &Common) -> Vec<Finding> {
     match project.declared(&super::quick_arguments().profile) {
         Ok(declared) => {
             let cells: usize = declared.gates.iter().map(|gate| gate.cells.len()).sum();
-            found.push(here("gates", format!("{} gates, {cells} cells in quick", declared.gates.len())));
+            found.push(here("gates", format!("{}, {} in quick", counted(declared.gates.len() as u64, "gate"), counted(cells as u64, "cell"))));
             for home in &declared.providers {
                 found.push(provider(home));
             }
@@ -164,7 +168,7 @@ fn project(common: &Common) -> Vec<Finding> {
     found
 }
 
-fn provider(home: &proofhouse_runner::ProviderHome) -> Finding {
+fn provider(home: &ProviderHome) -> Finding {
     let id = home.provider.id.to_string();
     match &home.provider.environment {
         Environment::Binary => here("provider", id),
@@ -174,17 +178,33 @@ fn provider(home: &proofhouse_runner::ProviderHome) -> Finding {
             missing(State::Optional, "provider", shown, "put its packages there")
         }
         Environment::Venv => here("provider", format!("{id}, its environment is made at first need in {}", cache().display())),
-        Environment::Host => {
-            let package = home.provider.packages.keys().next().cloned().unwrap_or_default();
-            let imports = Command::new("python3").args(["-c", &format!("import {package}")]).output();
-            if imports.is_ok_and(|output| output.status.success()) {
-                here("provider", id)
-            } else {
-                let shown = format!("{id}: this machine's Python has no {package}");
-                missing(State::Optional, "provider", shown, "its cells are not run here")
+        Environment::Host => match host_lacks(home) {
+            None => here("provider", id),
+            Some(lack) => {
+                let advice = "its cells are not run here";
+                missing(State::Optional, "provider", format!("{id}: {lack}"), advice)
             }
-        }
+        },
     }
+}
+
+/// What a provider that takes its packages from this machine's Python does not find there.
+fn host_lacks(home: &ProviderHome) -> Option<String> {
+    let folder = home.folder.to_string_lossy();
+    let scripts = home.provider.command.iter().filter(|word| word.ends_with(".py"));
+    let script = scripts.map(|word| word.replace("{folder}", &folder)).next()?;
+    let asked = Command::new("python3").args(["-I", "-c", IMPORTS, &script]).output();
+    let found = match asked {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Some(format!("its imports are not readable: {}", said.lines().last().unwrap_or_default()));
+        }
+        Err(_) => return Some("there is no python3".to_owned()),
+    };
+    let modules = String::from_utf8_lossy(&found);
+    let modules = names(modules.lines().filter(|name| !name.is_empty()));
+    (!modules.is_empty()).then(|| format!("this machine's Python has no {modules}"))
 }
 
 /// The native timer beside a program.

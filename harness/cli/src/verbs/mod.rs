@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod bench;
+mod calibrate;
 mod doctor;
 mod import;
 mod index;
@@ -56,6 +57,7 @@ pub fn dispatch(arguments: Arguments) -> Result<Exit, CliError> {
         Verb::Query(query) => query::query(&project()?, &query),
         Verb::Report(report) => report::report(&project()?, &report),
         Verb::Selftest(selftest) => selftest::selftest(&project()?, &common, &selftest),
+        Verb::Calibrate(asked) => calibrate::calibrate(&project()?, &common, &asked),
         Verb::Schema(schema) => schema::schema(&project()?, &schema),
         Verb::Bench(bench) => bench::bench(&project()?, &common, &bench),
         Verb::Completions { shell } => text::completions(shell),

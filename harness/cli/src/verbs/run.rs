@@ -24,7 +24,7 @@ use super::{TOOL, out};
 use crate::arguments::{Common, Output, RunArguments};
 use crate::error::CliError;
 use crate::project::{Project, binaries, cache};
-use crate::terminal::{Paint, Progress, Sink, Table, summary, tell};
+use crate::terminal::{Paint, Progress, Sink, Table, counted, summary, tell};
 
 /// Says what a run would do, and does nothing.
 pub fn plan(project: &Project, common: &Common, asked: &RunArguments) -> Result<Exit, CliError> {
@@ -68,7 +68,8 @@ fn plan_table(plan: &Plan, paint: Paint) -> String {
     }
     let (cells, reused) = (plan.cells(), plan.reused());
     let total = format!(
-        "\n{cells} cells: {} to run, {reused} with evidence that is used again\n",
+        "\n{}: {} to run, {reused} with evidence that is used again\n",
+        counted(cells as u64, "cell"),
         cells - reused
     );
     table.render(|head| paint.faint(head)) + &total
@@ -143,7 +144,8 @@ fn show(
         let shown: Vec<String> = paths.iter().map(|path| project.shown(path)).collect();
         let (reused, all) = (outcome.reused, outcome.verdicts.len());
         out(&format!(
-            "\n{all} cells judged, {reused} from evidence used again\nreport    {}\nevidence  {}\n",
+            "\n{} judged, {reused} from evidence used again\nreport    {}\nevidence  {}\n",
+            counted(all as u64, "cell"),
             shown.join("  "),
             project.shown(&project.evidence)
         ))?;

@@ -81,7 +81,7 @@ fn again(folder: &Folder, stored: &[Stored]) -> Verdicts {
             Record::Session(session) => drop(sessions.insert(&item.digest, session)),
             Record::Cell(cell) => drop(cells.insert(&item.digest, (cell, &item.file))),
             Record::Verdict(body) => bodies.push((body, &item.file)),
-            Record::Selftest(_) => {}
+            Record::Selftest(_) | Record::Calibration(_) => {}
         }
     }
     let mut done = Verdicts::default();

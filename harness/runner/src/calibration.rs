@@ -1,0 +1,290 @@
+//! Calibration: a provider against its twins, many times, to see how often the right thing is called.
+//!
+//! A twin is the same program under another id. One is as fast as the provider, one is slower by a planted part; every
+//! comparison goes through the same workers, timer, orders and judge as any other baseline cell.
+
+use std::sync::mpsc::Sender;
+
+use proofhouse_gate::stats::{StatsError, binomial_interval, median};
+use proofhouse_schema::canonical::{self, Digest};
+use proofhouse_schema::event::Event;
+use proofhouse_schema::evidence::{
+    BlobRef, CalibrationLine, CalibrationRate, Record, SessionRecord,
+};
+use proofhouse_schema::gate::{Cell, GateKind, Inputs, Level, ResolvedGate};
+use proofhouse_schema::ids::{GateId, IdError, ProviderId};
+use proofhouse_schema::provider::{Environment, ProviderFacts};
+use proofhouse_schema::real::Real;
+use proofhouse_schema::samples::Samples;
+use proofhouse_schema::units::{Bytes, Wide};
+use proofhouse_schema::verdict::{Comparison, Require, Speed, VerdictBody};
+
+use crate::dispatch::run;
+use crate::error::RunError;
+use crate::interrupt::Stop;
+use crate::options::{Reuse, RunOptions};
+use crate::ports::{Evidence, EvidenceError, Finished, Judge};
+use crate::provider::ProviderHome;
+
+/// The id of the twin that is as fast as the provider.
+const TWIN: &str = "twin";
+/// The id of the twin that is slower.
+const SLOWED: &str = "slowed";
+/// Cells with more elements than this take too long to be compared hundreds of times.
+const LARGEST: u64 = 1 << 20;
+
+/// What a calibration needs.
+#[derive(Debug, Clone)]
+pub struct CalibrationOptions {
+    /// A run's options; its baseline gates give the cells.
+    pub run: RunOptions,
+    /// Whose twins; its program takes `--twin ID FRACTION`.
+    pub provider: ProviderId,
+    /// Comparisons of each kind, at least.
+    pub comparisons: usize,
+    /// How much slower the second twin is, as a fraction.
+    pub planted: f64,
+}
+
+/// What a calibration found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CalibrationFindings {
+    /// The session that measured.
+    pub session: SessionRecord,
+    /// Who was compared with its twins.
+    pub provider: ProviderFacts,
+    /// One line per comparison.
+    pub lines: Vec<CalibrationLine>,
+    /// One rate per planted slowdown; a comparison that could not be judged is undecided.
+    pub rates: Vec<CalibrationRate>,
+    /// Cells that were asked for; fewer lines than twice as many: the calibration is not complete.
+    pub asked: usize,
+}
+
+/// Compares a provider with its twins on the cells of every baseline gate, again and again with other seeds until there
+/// are enough comparisons.
+///
+/// # Errors
+/// When the run could not begin, was stopped by a problem, or measured nothing.
+pub fn calibrate(
+    options: &CalibrationOptions,
+    judge: &dyn Judge,
+    stop: &Stop,
+    events: &Sender<Event>,
+) -> Result<CalibrationFindings, RunError> {
+    let bad = |error: IdError| setup("name the calibration's gates", error);
+    let twins = [(TWIN, 0.0), (SLOWED, options.planted)];
+    let mut run_options = options.run.clone();
+    run_options.reuse = Reuse::Fresh;
+    run_options.gates = gates(options, &twins).map_err(bad)?;
+    for (id, slowdown) in twins {
+        let twin = twin(options, id, slowdown).map_err(bad)?;
+        run_options.providers.extend(twin);
+    }
+    let asked = run_options.gates.iter().map(|gate| gate.cells.len()).sum();
+    let mut shelf = Shelf::default();
+    let outcome = run(run_options, &mut shelf, judge, stop, events)?;
+    if let Some(problem) = outcome.problem {
+        return Err(problem);
+    }
+    let (Some(session), Some(provider)) = (shelf.session, shelf.provider) else {
+        return Err(setup("calibrate", "no baseline cell was measured"));
+    };
+    let lines: Vec<CalibrationLine> =
+        outcome.verdicts.iter().flat_map(|verdict| lines(verdict, &twins)).collect();
+    let rates = twins
+        .iter()
+        .map(|(_, planted)| rate(&lines, *planted))
+        .collect::<Result<_, _>>()
+        .map_err(|error| setup("count the calibration's calls", error))?;
+    Ok(CalibrationFindings { session, provider, lines, rates, asked })
+}
+
+fn setup(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RunError {
+    RunError::Setup { what: what.to_owned(), source: std::io::Error::other(error) }
+}
+
+/// The baseline gates with the provider as the candidate and its twins as baselines.
+fn gates(
+    options: &CalibrationOptions,
+    twins: &[(&str, f64)],
+) -> Result<Vec<ResolvedGate>, IdError> {
+    let fits = |gate: &&ResolvedGate| {
+        gate.header.kind == GateKind::Baseline && gate.header.candidates.contains(&options.provider)
+    };
+    let mut gates: Vec<ResolvedGate> = options.run.gates.iter().filter(fits).cloned().collect();
+    for gate in &mut gates {
+        let header = &mut gate.header;
+        header.id = GateId::new(format!("{}.calibration", header.operator))?;
+        header.level = Level::Informative;
+        header.candidates = vec![options.provider.clone()];
+        header.baselines =
+            twins.iter().map(|(id, _)| ProviderId::new(*id)).collect::<Result<_, _>>()?;
+        if let Some(timing) = &mut header.timing {
+            timing.require = Require::Measured;
+        }
+        gate.exclusions.clear();
+        gate.cells.retain(is_small);
+    }
+    gates.retain(|gate| !gate.cells.is_empty());
+    let cells: usize = gates.iter().map(|gate| gate.cells.len()).sum();
+    let rounds = options.comparisons.div_ceil(cells.max(1));
+    gates.iter_mut().for_each(|gate| repeat(gate, rounds));
+    Ok(gates)
+}
+
+fn is_small(cell: &Cell) -> bool {
+    cell.case.dims.values().fold(1_u64, |size, dim| size.saturating_mul(*dim)) <= LARGEST
+}
+
+/// The gate's cells as many times, each time with other seeds.
+fn repeat(gate: &mut ResolvedGate, rounds: usize) {
+    let once = std::mem::take(&mut gate.cells);
+    for round in 0..rounds {
+        for cell in &once {
+            let mut cell = cell.clone();
+            cell.key = format!("{} round={round}", cell.key);
+            let (Inputs::Seeded { seed, .. } | Inputs::File { seed, .. }) = &mut cell.case.inputs;
+            *seed = Wide(seed.0.wrapping_add(1000 * round as u64));
+            gate.cells.push(cell);
+        }
+    }
+}
+
+/// The provider under another id, started with `--twin ID FRACTION`.
+fn twin(
+    options: &CalibrationOptions,
+    id: &str,
+    slowdown: f64,
+) -> Result<Option<ProviderHome>, IdError> {
+    let home = options.run.providers.iter().find(|home| home.provider.id == options.provider);
+    let Some(home) = home.filter(|home| home.provider.environment == Environment::Binary) else {
+        return Ok(None);
+    };
+    let mut home = home.clone();
+    home.provider.id = ProviderId::new(id)?;
+    let arguments = ["--twin".to_owned(), id.to_owned(), slowdown.to_string()];
+    home.provider.command.extend(arguments);
+    Ok(Some(home))
+}
+
+fn lines(verdict: &VerdictBody, twins: &[(&str, f64)]) -> Vec<CalibrationLine> {
+    let line = |(id, planted): &(&str, f64)| {
+        let comparison: Option<&Comparison> =
+            verdict.comparisons.iter().find(|c| c.baseline.as_str() == *id);
+        let estimate = comparison.and_then(|c| c.estimate.as_ref());
+        let reasons = comparison.map_or(&verdict.reasons, |c| &c.reasons);
+        CalibrationLine {
+            gate: verdict.gate.to_string(),
+            cell: verdict.cell.clone(),
+            planted: *planted,
+            speed: comparison.map_or(Speed::Inconclusive, |c| c.speed),
+            ratio: estimate.map(|e| e.ratio),
+            low: estimate.map(|e| e.low),
+            high: estimate.map(|e| e.high),
+            codes: reasons.iter().map(|reason| reason.code.clone()).collect(),
+        }
+    };
+    twins.iter().map(line).collect()
+}
+
+/// How often the right kind of thing was called: for equal twins that is a false call, for a slower twin a win.
+fn rate(lines: &[CalibrationLine], planted: f64) -> Result<CalibrationRate, StatsError> {
+    let of: Vec<&CalibrationLine> = lines.iter().filter(|line| line.planted == planted).collect();
+    let count = |speed: Speed| of.iter().filter(|line| line.speed == speed).count() as u32;
+    let (wins, losses, parities) = (count(Speed::Win), count(Speed::Loss), count(Speed::Parity));
+    let comparisons = of.len() as u32;
+    let hits = if planted == 0.0 { wins + losses } else { wins };
+    let (low, high) = binomial_interval(u64::from(hits), u64::from(comparisons), 0.95)?;
+    let widths: Vec<f64> = of
+        .iter()
+        .filter_map(|line| Some((line.high?.0 / line.low?.0).ln() / 2.0))
+        .filter(|width| width.is_finite())
+        .collect();
+    Ok(CalibrationRate {
+        planted,
+        comparisons,
+        wins,
+        losses,
+        parities,
+        undecided: comparisons - wins - losses - parities,
+        rate: f64::from(hits) / f64::from(comparisons),
+        low,
+        high,
+        median_half_width: median(&widths).ok().map(Real),
+    })
+}
+
+/// Evidence in memory: single comparisons are not kept, the calibration is.
+#[derive(Debug, Default)]
+struct Shelf {
+    session: Option<SessionRecord>,
+    provider: Option<ProviderFacts>,
+}
+
+impl Evidence for Shelf {
+    fn put(&mut self, record: &Record) -> Result<Digest, EvidenceError> {
+        match record {
+            Record::Session(session) => self.session = Some((**session).clone()),
+            Record::Cell(cell) => self.provider = Some(cell.candidate.clone()),
+            _ => {}
+        }
+        canonical::digest(record).map_err(|source| fault("giving a record its digest", source))
+    }
+
+    fn put_samples(&mut self, samples: &Samples) -> Result<BlobRef, EvidenceError> {
+        let bytes = samples.encode().map_err(|source| fault("encoding samples", source))?;
+        let rows = samples.rows.len() as u64;
+        Ok(BlobRef { sha256: Digest::of(&bytes), size: Bytes(bytes.len() as u64), rows })
+    }
+
+    fn finished(&self, _key: &Digest) -> Result<Option<Finished>, EvidenceError> {
+        Ok(None)
+    }
+}
+
+fn fault(what: &str, source: canonical::CanonicalError) -> EvidenceError {
+    EvidenceError {
+        what: what.to_owned(),
+        folder: std::path::PathBuf::from("memory"),
+        source: Box::new(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(planted: f64, speed: Speed) -> CalibrationLine {
+        CalibrationLine {
+            gate: "rms_norm.calibration".to_owned(),
+            cell: "rows=1".to_owned(),
+            planted,
+            speed,
+            ratio: Some(Real(1.0)),
+            low: Some(Real(0.99)),
+            high: Some(Real(1.01)),
+            codes: vec![],
+        }
+    }
+
+    #[test]
+    fn a_false_call_of_equal_twins_counts_whichever_way_it_falls() {
+        let lines = [Speed::Win, Speed::Loss, Speed::Parity, Speed::Inconclusive];
+        let rate = rate(&lines.map(|speed| line(0.0, speed)), 0.0).unwrap();
+        assert_eq!((rate.rate, rate.undecided), (0.5, 1));
+        assert!(rate.low > 0.0 && rate.high < 1.0);
+    }
+
+    #[test]
+    fn a_planted_slowdown_is_seen_only_by_a_win() {
+        let lines = [Speed::Win, Speed::Loss, Speed::Parity, Speed::Inconclusive];
+        let rate = rate(&lines.map(|speed| line(0.05, speed)), 0.05).unwrap();
+        assert_eq!(rate.rate, 0.25);
+    }
+
+    #[test]
+    fn no_comparison_has_no_rate() {
+        assert!(matches!(rate(&[], 0.0), Err(StatsError::NoSamples)));
+    }
+}
