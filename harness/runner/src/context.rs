@@ -1,6 +1,6 @@
 //! What executors share, and what each has for itself.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -36,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) stop: Stop,
     pub(crate) sender: UnboundedSender<Message>,
     pub(crate) batteries: RefCell<BTreeMap<String, QualificationScore>>,
+    /// Cells that are done and not yet written.
+    pub(crate) unwritten: Cell<usize>,
 }
 
 impl Context {
@@ -49,6 +51,7 @@ impl Context {
     }
 
     pub(crate) fn done(&self, draft: Draft) {
+        self.unwritten.set(self.unwritten.get() + 1);
         self.send(Message::Done(Box::new(draft)));
     }
 
@@ -65,12 +68,16 @@ impl Context {
         self.plan.homes[id].provider.expect_libraries.clone()
     }
 
-    /// Starts a worker of a provider that is available.
+    /// Starts a worker of a provider that is available. First everything that is done is written: a start that is timed
+    /// while the dispatcher waits for a disk would look slow.
     pub(crate) async fn start(
         &self,
         id: &ProviderId,
         placement: &Placement,
     ) -> Result<Worker, (Loss, Box<Attempt>)> {
+        while self.unwritten.get() > 0 {
+            tokio::task::yield_now().await;
+        }
         let python = self.pythons.get(id).cloned().flatten();
         let home = &self.plan.homes[id];
         let launch = provider::launch(home, &self.options, python.as_deref(), placement);

@@ -153,6 +153,7 @@ impl<'a> Dispatcher<'a> {
             stop: self.stop.clone(),
             sender,
             batteries: RefCell::default(),
+            unwritten: Counter::new(0),
         });
         let mut desk = Desk::open(&context)?;
         session::qualify(&context, &mut desk, &places).await;
@@ -319,7 +320,10 @@ impl<'a> Dispatcher<'a> {
                     provider: planned.candidate.clone(),
                 });
             }
-            Message::Done(draft) => self.done(context, *draft),
+            Message::Done(draft) => {
+                self.done(context, *draft);
+                context.unwritten.set(context.unwritten.get().saturating_sub(1));
+            }
             Message::Step(progress) => self.step(progress),
             Message::Warning(message) => self.event(Event::Warning { message }),
         }
