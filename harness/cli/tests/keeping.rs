@@ -1,0 +1,169 @@
+//! Evidence that was edited, cut, made by another version, or cannot be written.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod project;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use project::{Ended, PROOFHOUSE, Project};
+
+/// A project whose run passed.
+fn finished() -> Project {
+    let project = Project::new();
+    assert_eq!(project.run(&[]).code, 0);
+    project
+}
+
+fn shown(project: &Project, path: &std::path::Path) -> String {
+    path.strip_prefix(project.path("evidence")).unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn an_edited_record_is_found_named_and_never_used_again() {
+    let project = finished();
+    let record = project.record("rms_norm");
+    let text = fs::read_to_string(&record).unwrap();
+    let edited = text.replace("\"rows=", "\"rowz=").replace("\"pass\"", "\"fail\"");
+    assert_ne!(edited, text);
+    fs::write(&record, edited).unwrap();
+    let verify = project.call(&["verify"]);
+    assert_eq!(verify.code, 100, "{verify:?}");
+    assert!(verify.out.contains("edited") && verify.out.contains(&shown(&project, &record)), "{}", verify.out);
+    for arguments in [&["run", "--no-report"][..], &["plan"], &["report"]] {
+        let ended = project.call(arguments);
+        assert_eq!(ended.code, 100, "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(&shown(&project, &record)), "{arguments:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_truncated_record_is_found_and_named() {
+    let project = finished();
+    let record = project.record("rms_norm");
+    let bytes = fs::read(&record).unwrap();
+    for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+        fs::write(&record, &bytes[..length]).unwrap();
+        let verify = project.call(&["verify"]);
+        assert_eq!(verify.code, 100, "{length} bytes: {verify:?}");
+        assert!(verify.out.contains(&shown(&project, &record)), "{length} bytes: {}", verify.out);
+    }
+    fs::write(&record, &bytes).unwrap();
+    assert_eq!(project.call(&["verify"]).code, 0);
+}
+
+#[test]
+fn a_deleted_record_is_missed() {
+    let project = finished();
+    let record = project.record("session");
+    fs::remove_file(&record).unwrap();
+    let verify = project.call(&["verify"]);
+    assert_eq!(verify.code, 100);
+    assert!(verify.out.contains("missing") && verify.out.contains(&shown(&project, &record)), "{}", verify.out);
+}
+
+#[test]
+fn evidence_of_a_newer_schema_is_named_and_not_guessed_at() {
+    let project = finished();
+    let record = project.record("rms_norm");
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, text.replace("\"schema\":\"v1\"", "\"schema\":\"v9\"")).unwrap();
+    assert_ne!(fs::read_to_string(&record).unwrap(), text);
+    let verify = project.call(&["verify"]);
+    assert_eq!(verify.code, 100);
+    assert!(verify.out.contains("newer-schema") && verify.out.contains("v9"), "{}", verify.out);
+    let run = project.run(&[]);
+    assert_eq!(run.code, 100, "{run:?}");
+    assert!(run.err.contains("v9"), "{}", run.err);
+}
+
+#[test]
+fn a_good_folder_is_imported_once_and_a_bad_one_not_at_all() {
+    let from = finished();
+    let to = Project::new();
+    let folder = from.path("evidence").to_string_lossy().into_owned();
+    let first = to.call(&["import", &folder]);
+    assert_eq!(first.code, 0, "{first:?}");
+    assert!(first.out.contains("imported 9 new files, 0 were here already"), "{}", first.out);
+    assert!(to.call(&["import", &folder]).out.contains("imported 0 new files, 9 were here"));
+    assert_eq!(to.call(&["verify"]).code, 0);
+    let plan = to.call(&["plan"]);
+    assert!(plan.out.contains("4 cells: 0 to run"), "imported evidence is used again: {}", plan.out);
+
+    let other = Project::new();
+    fs::write(from.record("rms_norm"), b"{}").unwrap();
+    let bad = other.call(&["import", &folder]);
+    assert_eq!(bad.code, 100, "{bad:?}");
+    assert!(other.evidence().iter().all(|file| !file.ends_with(".json")), "{:?}", other.evidence());
+    assert_eq!(other.call(&["import", "no-such-folder"]).code, 96);
+}
+
+/// Runs a shell line in which `$0` is the command, as the tests of folders that cannot be written need it.
+fn shell(project: &Project, program: &[&str], line: &str) -> Ended {
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).args(["/bin/sh", "-c", line, PROOFHOUSE]).current_dir(project.path("."));
+    for (name, value) in project.command().get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command.output().unwrap().into()
+}
+
+/// What makes a command obey permissions: root loses the right to pass over them.
+fn obeying() -> &'static [&'static str] {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    if id.stdout == b"0\n" {
+        &["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    } else {
+        &["env"]
+    }
+}
+
+#[test]
+fn a_read_only_evidence_folder_is_code_110_and_stays_as_it_was() {
+    let project = finished();
+    let evidence = project.path("evidence");
+    let before = project.evidence();
+    let folders = || ["", "log", "session", "rms_norm.correctness"].map(|f| evidence.join(f));
+    let mode = |bits: u32| {
+        for folder in folders() {
+            fs::set_permissions(folder, fs::Permissions::from_mode(bits)).unwrap();
+        }
+    };
+    fs::remove_file(evidence.join(".lock")).unwrap();
+    mode(0o555);
+    let ended = shell(&project, obeying(), "exec $0 run --fresh --no-report --jobs 1");
+    let reading = shell(&project, obeying(), "exec $0 verify");
+    mode(0o755);
+    assert_eq!(ended.code, 110, "{ended:?}");
+    assert!(ended.err.contains("evidence"), "{}", ended.err);
+    assert_eq!(reading.code, 0, "reading needs no writing: {reading:?}");
+    assert_eq!(project.evidence(), before);
+    assert_eq!(project.run(&["--fresh"]).code, 0);
+}
+
+#[test]
+fn a_full_disk_is_code_110_and_what_was_written_is_whole() {
+    let project = finished();
+    let line = "mount -t tmpfs -o size=48k,mode=755 none full && exec $0 \
+                run --fresh --no-report --jobs 1 --evidence full; ";
+    fs::create_dir(project.path("full")).unwrap();
+    let ended = shell(&project, &["unshare", "--map-root-user", "--mount"], line);
+    assert_eq!(ended.code, 110, "{ended:?}");
+    assert!(ended.err.contains("full") && ended.err.contains("error:"), "{}", ended.err);
+}
+
+#[test]
+fn a_disk_that_fills_up_in_the_middle_leaves_whole_evidence() {
+    let project = finished();
+    fs::create_dir(project.path("full")).unwrap();
+    // Half of what a run writes fits. The last command looks at what is left while the disk is still there.
+    let line = "mount -t tmpfs -o size=64k,mode=755 none full \
+                && { $0 run --fresh --no-report --jobs 1 --evidence full; echo code $?; }; \
+                mount -o remount,size=10m full; $0 verify --evidence full";
+    let ended = shell(&project, &["unshare", "--map-root-user", "--mount"], line);
+    assert!(ended.out.contains("code 110"), "{ended:?}");
+    assert_eq!(ended.code, 0, "what was written verifies: {ended:?}");
+    assert!(ended.out.contains("verified"), "{}", ended.out);
+}

@@ -1,0 +1,172 @@
+//! Runs of small projects, from the plan to the exit code.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod project;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use project::Project;
+
+#[test]
+fn list_shows_gates_and_on_request_every_cell() {
+    let project = Project::new();
+    let ended = project.call(&["list"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("rms_norm.correctness") && ended.out.contains("required"));
+    assert!(!ended.out.contains("rows=3 hidden=64"), "{}", ended.out);
+    let cells = project.call(&["list", "--cells"]);
+    assert!(cells.out.contains("rows=3 hidden=64 F32 contiguous normal"), "{}", cells.out);
+    let lines = project.call(&["list", "--cells", "--format", "json"]).out;
+    let gate: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    assert_eq!(gate["cells"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_run_passes_writes_evidence_and_draws_the_report() {
+    let project = Project::new();
+    let ended = project.call(&["run"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("all required gates passed (exit 0)"), "{}", ended.out);
+    assert!(ended.out.lines().any(|l| l.split_whitespace().eq(["pass", "rms_norm.correctness", "4", "4"])));
+    for ending in ["html", "md", "xml"] {
+        assert!(project.path(&format!("reports/run-quick.{ending}")).is_file(), "{ending}");
+    }
+    let evidence = project.evidence();
+    assert_eq!(evidence.iter().filter(|f| f.starts_with("rms_norm.correctness/")).count(), 8);
+    assert_eq!(project.call(&["verify"]).code, 0);
+}
+
+#[test]
+fn a_second_run_measures_nothing_and_is_quick() {
+    let project = Project::new();
+    assert_eq!(project.run(&[]).code, 0);
+    let before = project.evidence();
+    let begun = Instant::now();
+    let ended = project.run(&[]);
+    assert!(begun.elapsed().as_secs() < 3, "{:?}", begun.elapsed());
+    assert_eq!(ended.code, 0);
+    assert!(ended.err.contains("evidence used again: 4"), "{}", ended.err);
+    let records = |files: &[String]| files.iter().filter(|f| f.ends_with(".json")).count();
+    assert_eq!(records(&project.evidence()), records(&before));
+}
+
+#[test]
+fn fresh_measures_again() {
+    let project = Project::new();
+    assert_eq!(project.run(&[]).code, 0);
+    let before = project.evidence().len();
+    assert_eq!(project.run(&["--fresh"]).code, 0);
+    assert!(project.evidence().len() >= before + 8);
+}
+
+#[test]
+fn a_changed_gate_is_measured_again() {
+    let project = Project::new();
+    assert_eq!(project.run(&[]).code, 0);
+    project.write("gates/rms_norm/correctness.toml", &project::GATE.replace("[1, 3]", "[1, 4]"));
+    let plan = project.call(&["plan"]);
+    assert!(plan.out.contains("4 cells: 2 to run, 2 with"), "{}", plan.out);
+}
+
+#[test]
+fn a_dry_run_does_nothing() {
+    let project = Project::new();
+    let ended = project.run(&["--dry-run"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("4 cells: 4 to run"), "{}", ended.out);
+    assert_eq!(project.evidence(), Vec::<String>::new());
+    assert_eq!(project.call(&["plan"]).out, ended.out);
+}
+
+#[test]
+fn a_filter_takes_cells_with_all_of_its_words() {
+    let project = Project::new();
+    let ended = project.run(&["--filter", "rows=3 cpu", "--filter", "hidden=64"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("1 cell of 1 gate"), "{}", ended.err);
+    assert_eq!(project.evidence().iter().filter(|f| f.starts_with("rms_norm")).count(), 2);
+}
+
+#[test]
+fn nothing_selected_is_code_4_and_never_green() {
+    let project = Project::new();
+    for arguments in [&["--filter", "no-such-word"][..], &["--filter", "x", "--dry-run"]] {
+        assert_eq!(project.run(arguments).code, 4, "{arguments:?}");
+    }
+    let ended = project.run(&["--filter", "no-such-word"]);
+    assert!(ended.err.contains("nothing was selected"), "{}", ended.err);
+    assert_eq!(project.call(&["verify"]).code, 4, "no evidence is no proof");
+    assert_eq!(project.call(&["report"]).code, 4);
+}
+
+#[test]
+fn shards_cover_every_cell_exactly_once() {
+    let project = Project::new();
+    project.fake("mine", "none", "informative");
+    let cells = |shard: &[&str]| -> Vec<String> {
+        let mut arguments = vec!["plan", "--format", "json"];
+        arguments.extend(shard);
+        let lines = project.call(&arguments).out;
+        let name = |line: &str| {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            format!("{} {} {}", value["gate"], value["cell"], value["candidate"])
+        };
+        lines.lines().map(name).collect()
+    };
+    let whole: BTreeSet<String> = cells(&[]).into_iter().collect();
+    assert_eq!(whole.len(), 6);
+    for parts in [2, 3, 5] {
+        let shards: Vec<String> =
+            (1..=parts).flat_map(|i| cells(&["--shard", &format!("{i}/{parts}")])).collect();
+        assert_eq!(shards.len(), whole.len(), "{parts} parts");
+        assert_eq!(shards.into_iter().collect::<BTreeSet<_>>(), whole);
+    }
+}
+
+#[test]
+fn events_are_json_lines_and_their_counts_agree() {
+    let project = Project::new();
+    project.fake("bad", "zeros", "informative");
+    let ended = project.run(&["--format", "json"]);
+    assert_eq!(ended.code, 0, "an informative gate decides nothing: {ended:?}");
+    let events: Vec<serde_json::Value> =
+        ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| events.iter().filter(|e| e["event"] == kind).collect::<Vec<_>>();
+    assert_eq!(events[0]["event"], "planned");
+    assert_eq!(events[0]["cells"], 6);
+    assert_eq!(of("cell_started").len(), 6);
+    let finished = of("cell_finished");
+    assert_eq!(finished.iter().filter(|e| e["verdict"] == "pass").count(), 4);
+    for bad in finished.iter().filter(|e| e["provider"] == "bad") {
+        assert_eq!((&bad["verdict"], &bad["required"]), (&"fail".into(), &false.into()));
+        assert!(!bad["reasons"].as_array().unwrap().is_empty());
+    }
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["passed"], &last["not_passed"]), (&"finished".into(), &4.into(), &2.into()));
+    assert_eq!(last["exit"], "passed");
+}
+
+#[test]
+fn wrong_outputs_of_a_required_candidate_fail_the_run() {
+    let project = Project::new();
+    project.fake("bad", "zeros", "required");
+    let ended = project.call(&["run"]);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    assert!(ended.err.contains("fail rms_norm.bad rows=2"), "{}", ended.err);
+    assert!(ended.out.contains("(exit 100)"), "{}", ended.out);
+    let markdown = std::fs::read_to_string(project.path("reports/run-quick.md")).unwrap();
+    assert!(markdown.contains("**fail** rms_norm.bad"), "{markdown}");
+    assert_eq!(project.call(&["verify"]).code, 0, "the evidence of a failure is good evidence");
+}
+
+#[test]
+fn a_worker_that_dies_is_errored_and_the_others_finish() {
+    let project = Project::new();
+    project.fake("crash", "segfault", "required");
+    let ended = project.run(&["--format", "json"]);
+    assert_eq!(ended.code, 105, "{ended:?}");
+    let passed = ended.out.lines().filter(|l| l.contains("\"verdict\":\"pass\"")).count();
+    assert_eq!(passed, 4);
+}
