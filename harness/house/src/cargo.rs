@@ -18,6 +18,9 @@ const PACKAGES: &[&str] = &[
     "proofhouse-timer",
 ];
 
+/// Programs that are Chromium, by the names that systems give it.
+const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
+
 /// How DuckDB gets into the binaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duckdb {
@@ -72,6 +75,7 @@ impl Cargo<'_> {
                 &mut self.workspace(&["test"], &["--doc"]),
             )?);
             steps.extend(self.python()?);
+            steps.push(self.browser()?);
         }
         Ok(steps)
     }
@@ -112,6 +116,20 @@ impl Cargo<'_> {
         let ended =
             if status.success() { Ended::Passed } else { Ended::Failed(status.to_string()) };
         Ok(Step { name: name.to_owned(), ended, took: begun.elapsed() })
+    }
+
+    /// The test of the report in a browser, where there is one.
+    fn browser(&self) -> Result<Step, HouseError> {
+        let name = "browser test of the report";
+        let chosen = std::env::var_os("PROOFHOUSE_CHROMIUM").map(|program| vec![program]);
+        let programs = chosen.unwrap_or_else(|| BROWSERS.iter().map(OsString::from).collect());
+        let Some(browser) = programs.into_iter().find(|program| starts(program)) else {
+            let ended = Ended::Skipped("no chromium".to_owned());
+            return Ok(Step { name: name.to_owned(), ended, took: Duration::ZERO });
+        };
+        let mut command = self.command(&["test", "--package", "proofhouse-report"]);
+        command.args(["--features", "browser", "--test", "browser"]);
+        self.step(name, command.env("PROOFHOUSE_CHROMIUM", browser))
     }
 
     fn python(&self) -> Result<Vec<Step>, HouseError> {
@@ -170,9 +188,16 @@ pub fn summary(steps: &[Step]) -> String {
     let line = |step: &Step| match &step.ended {
         Ended::Passed => format!("  passed   {} ({:.1} s)", step.name, step.took.as_secs_f64()),
         Ended::Failed(status) => format!("  FAILED   {} ({status})", step.name),
-        Ended::Skipped(why) => format!("  skipped  {} ({why})", step.name),
+        Ended::Skipped(why) => format!("  not-run  {} ({why})", step.name),
     };
     steps.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether a program is there and says its version.
+fn starts(program: &OsString) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn status_of(command: &mut Command) -> Result<ExitStatus, HouseError> {
@@ -202,5 +227,12 @@ mod tests {
         assert!(!all_passed(&steps));
         assert!(summary(&steps).contains("FAILED   a step (exit status: 101)"));
         assert!(all_passed(&steps[..1]));
+    }
+
+    #[test]
+    fn what_did_not_run_is_told_with_its_reason() {
+        let told = summary(&[step(Ended::Skipped("no chromium".to_owned()))]);
+        assert_eq!(told, "  not-run  a step (no chromium)");
+        assert!(!starts(&OsString::from("/no/such/browser")));
     }
 }

@@ -68,6 +68,14 @@ fn every_plot_is_well_formed_and_named() {
 }
 
 #[test]
+fn a_thousand_timed_cells_are_at_most_eight_megabytes_in_few_elements() {
+    let page = html(&model(0, 112)).unwrap();
+    assert!(page.len() < 8_000_000, "{} bytes", page.len());
+    let dots = page.matches("<circle ").count();
+    assert!(dots < 1008 * 12, "{dots} circles: samples are drawn one by one again");
+}
+
+#[test]
 fn junit_counts_what_did_not_pass_and_never_passes_it() {
     let model = model(8, 7);
     let xml = String::from_utf8(junit(&model).unwrap()).unwrap();

@@ -75,8 +75,11 @@ pub(super) fn first_reason(cell: &CellRow) -> Markup {
 /// Why a cell has its verdict.
 pub(super) fn reasons(cell: &CellRow) -> Markup {
     page! {
-        ul { @for reason in &cell.reasons { li { code { (reason.code) } " " (reason.detail) } } }
-        @if cell.reasons.is_empty() { p.faint { "The verdict has no reason recorded." } }
+        @if !cell.reasons.is_empty() {
+            ul { @for reason in &cell.reasons { li { code { (reason.code) } " " (reason.detail) } } }
+        } @else if cell.verdict != Verdict::Pass {
+            p.faint { "The verdict has no reason recorded." }
+        }
     }
 }
 

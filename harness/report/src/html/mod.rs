@@ -17,6 +17,8 @@ use crate::words;
 const STYLE: &str = include_str!("style.css");
 /// Cells of a list that stand open; the rest folds.
 pub(super) const SHOWN: usize = 25;
+/// Cells that did not pass and are told with their reasons; the table of all cells has the rest.
+const TOLD: usize = 200;
 const FILTER: &str = include_str!("filter.js");
 
 /// Renders the report.
@@ -114,7 +116,12 @@ fn not_passed(model: &ReportModel) -> Markup {
             @if !rest.is_empty() {
                 details {
                     summary { (rest.len()) " more" }
-                    div { @for cell in rest { (entry(cell)) } }
+                    div {
+                        @for cell in rest.iter().take(TOLD - SHOWN) { (entry(cell)) }
+                        @if cells.len() > TOLD {
+                            p { "And " (cells.len() - TOLD) " more: the table of " a href="#cells" { "all cells" } " has them." }
+                        }
+                    }
                 }
             }
         }
@@ -188,7 +195,7 @@ fn matrices(model: &ReportModel) -> Result<Markup, PlotError> {
                 @for (operator, svg) in &plots {
                     div {
                         h3 { (operator) }
-                        div.plot tabindex="0" role="region" aria-label={ "matrix of " (operator) } { (PreEscaped(svg)) }
+                        div.plot tabindex="0" role="region" aria-label={ "matrix of " (operator) } { (PreEscaped(plot::inline(svg))) }
                     }
                 }
             }

@@ -24,7 +24,7 @@ pub(super) fn section(model: &ReportModel) -> Result<Markup, PlotError> {
             }
             @for (operator, forest, details) in &operators {
                 h3 { (operator) }
-                div.plot.wide tabindex="0" role="region" aria-label={ "ratios of " (operator) } { (PreEscaped(forest)) }
+                div.plot.wide tabindex="0" role="region" aria-label={ "ratios of " (operator) } { (PreEscaped(plot::inline(forest))) }
                 (folded(details))
             }
             @if operators.is_empty() { p { "No timed cell." } }
@@ -62,8 +62,8 @@ fn cell(cell: &CellRow) -> Result<Markup, PlotError> {
             div {
                 (times(cell))
                 div.side {
-                    div { h4 { "Time per call" } div.plot { (PreEscaped(&intervals)) } }
-                    div { h4 { "Samples, in the order they were taken" } div.plot { (PreEscaped(&scatter)) } }
+                    div { h4 { "Time per call" } div.plot { (PreEscaped(plot::inline(&intervals))) } }
+                    div { h4 { "Samples, in the order they were taken" } div.plot { (PreEscaped(plot::inline(&scatter))) } }
                 }
                 (comparisons(cell))
                 (cells::reasons(cell))

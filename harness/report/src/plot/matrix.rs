@@ -72,5 +72,5 @@ fn place(
     area.draw(&Rectangle::new(frame, color.mix(0.18).filled()))?;
     area.draw(&Rectangle::new(frame, color.stroke_width(1)))?;
     let text = format!("{} {}/{}", words::mark(worst), tally.count(Verdict::Pass), tally.total());
-    area.draw(&Text::new(text, (x + 8, y + 4), font(12, color)))
+    area.draw(&Text::new(text, (x + 8, y + 4), font(12, INK)))
 }

@@ -12,6 +12,8 @@ pub use intervals::intervals;
 pub use matrix::matrix;
 pub use scatter::scatter;
 
+pub(crate) use palette::inline;
+
 use plotters::coord::Shift;
 use plotters::prelude::*;
 

@@ -11,7 +11,7 @@ pub(super) const BAND: RGBColor = RGBColor(0xee, 0xf0, 0xf4);
 pub(super) const GOOD: RGBColor = RGBColor(0x1a, 0x7f, 0x4b);
 pub(super) const BAD: RGBColor = RGBColor(0xc2, 0x2f, 0x3d);
 pub(super) const OPEN: RGBColor = RGBColor(0xa8, 0x6a, 0x04);
-pub(super) const QUIET: RGBColor = RGBColor(0x8b, 0x93, 0xa1);
+pub(super) const QUIET: RGBColor = RGBColor(0x5d, 0x65, 0x71);
 pub(super) const FIRST: RGBColor = RGBColor(0x2f, 0x62, 0xc9);
 pub(super) const SECOND: RGBColor = RGBColor(0xd2, 0x6a, 0x1b);
 pub(super) const THIRD: RGBColor = RGBColor(0x7b, 0x47, 0xb8);
@@ -32,6 +32,27 @@ const PROPERTIES: [(RGBColor, &str); 12] = [
     (THIRD, "third"),
     (FOURTH, "fourth"),
 ];
+
+/// What plotters writes on every element, and the less that means the same; the font's family is on the root.
+const DEFAULTS: [(&str, &str); 7] = [
+    (" opacity=\"1\"", ""),
+    (" stroke=\"none\"", ""),
+    (" text-anchor=\"start\"", ""),
+    (" font-family=\"sans-serif\"", ""),
+    (" stroke-width=\"1\"", ""),
+    (".000000000000002\"", "\""),
+    ("\n</text>", "</text>"),
+];
+
+/// The plot as a part of a page that has the custom properties: without fallbacks and namespace.
+pub(crate) fn inline(svg: &str) -> String {
+    let mut text = svg.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
+    for (RGBColor(r, g, b), name) in PROPERTIES {
+        let long = format!("var(--{name}, #{r:02X}{g:02X}{b:02X})");
+        text = text.replace(&long, &format!("var(--{name})"));
+    }
+    text
+}
 
 /// The color of a place within a block.
 pub(super) const fn position(place: u32) -> RGBColor {
@@ -70,49 +91,86 @@ pub(super) fn dress(svg: &str, label: &str) -> String {
         let hex = format!("#{r:02X}{g:02X}{b:02X}");
         text = text.replace(&format!("\"{hex}\""), &format!("\"var(--{name}, {hex})\""));
     }
-    let text = dots(&text.replace(" opacity=\"1\"", "").replace(" stroke=\"none\"", ""));
+    for (long, short) in DEFAULTS {
+        text = text.replace(long, short);
+    }
+    let text = dots(&text);
     let label = label.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
-    text.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{label}\" "), 1)
+    let root = format!("<svg role=\"img\" aria-label=\"{label}\" font-family=\"sans-serif\" ");
+    text.replacen("<svg ", &root, 1)
 }
 
 /// Small filled circles of one color become one path with round ends: a page of a thousand cells has some hundred
 /// thousand of them, and as elements of their own they would be most of it.
 fn dots(svg: &str) -> String {
-    let mut paths: Vec<(&str, String)> = Vec::new();
+    let mut paths: Vec<Dots<'_>> = Vec::new();
     let mut out = String::with_capacity(svg.len());
     for line in svg.lines() {
-        match dot(line) {
-            Some((x, y, fill)) => {
-                let at = format!("M{x} {y}h0");
-                match paths.iter_mut().find(|(color, _)| *color == fill) {
-                    Some((_, path)) => path.push_str(&at),
-                    None => paths.push((fill, at)),
-                }
+        if let Some((x, y, fill)) = dot(line) {
+            match paths.iter_mut().find(|path| path.fill == fill) {
+                Some(path) => path.add(x, y),
+                None => paths.push(Dots::new(x, y, fill)),
             }
-            None if line == "</svg>" => {
-                for (fill, path) in paths.drain(..) {
-                    out.push_str(&format!(
-                        "<path d=\"{path}\" stroke=\"{fill}\" stroke-width=\"4\" stroke-linecap=\"round\"/>\n"
-                    ));
-                }
-                out.push_str("</svg>\n");
-            }
-            None => {
-                out.push_str(line);
-                out.push('\n');
-            }
+            continue;
+        }
+        if line == "</svg>" {
+            paths.drain(..).for_each(|path| out.push_str(&path.element()));
+        }
+        out.push_str(&lowered(line).unwrap_or_else(|| line.to_owned()));
+        // The text of a text element is on the next line.
+        if !line.starts_with("<text ") {
+            out.push('\n');
         }
     }
     out
 }
 
+/// Dots of one color: a path of moves, each relative to the last, and strokes of no length.
+struct Dots<'a> {
+    fill: &'a str,
+    path: String,
+    last: (i32, i32),
+}
+
+impl<'a> Dots<'a> {
+    fn new(x: i32, y: i32, fill: &'a str) -> Self {
+        Self { fill, path: format!("M{x} {y}h0"), last: (x, y) }
+    }
+
+    fn add(&mut self, x: i32, y: i32) {
+        let (across, down) = (x - self.last.0, y - self.last.1);
+        let between = if down < 0 { "" } else { " " };
+        self.path.push_str(&format!("m{across}{between}{down}h0"));
+        self.last = (x, y);
+    }
+
+    fn element(&self) -> String {
+        let Self { fill, path, .. } = self;
+        format!(
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{fill}\" stroke-width=\"4\" stroke-linecap=\"round\"/>\n"
+        )
+    }
+}
+
+/// A text element whose baseline is in `y` instead of in a shift by its size.
+fn lowered(line: &str) -> Option<String> {
+    let rest = line.strip_prefix("<text x=\"")?;
+    let (x, rest) = rest.split_once("\" y=\"")?;
+    let (y, rest) = rest.split_once("\" dy=\"0.76em\" font-size=\"")?;
+    let (size, rest) = rest.split_once('"')?;
+    let baseline = y.parse::<f64>().ok()? + 0.76 * size.parse::<f64>().ok()?;
+    Some(format!("<text x=\"{x}\" y=\"{baseline:.0}\" font-size=\"{size}\"{rest}"))
+}
+
 /// Center and color of a line that is a filled circle of radius 2.
-fn dot(line: &str) -> Option<(&str, &str, &str)> {
+fn dot(line: &str) -> Option<(i32, i32, &str)> {
     let rest = line.strip_prefix("<circle cx=\"")?.strip_suffix("\"/>")?;
     let (x, rest) = rest.split_once("\" cy=\"")?;
     let (y, rest) = rest.split_once("\" r=\"2\"")?;
-    let (_, fill) = rest.split_once("fill=\"")?;
-    (!fill.contains('"')).then_some((x, y, fill))
+    let (_, rest) = rest.split_once("fill=\"")?;
+    let fill = rest.split_once('"').map_or(rest, |(fill, _)| fill);
+    let place = (x.parse().ok()?, y.parse().ok()?);
+    (fill != "none").then_some((place.0, place.1, fill))
 }
 
 #[cfg(test)]
@@ -125,7 +183,7 @@ mod tests {
             |x: u32, r: u32| format!("<circle cx=\"{x}\" cy=\"7\" r=\"{r}\" fill=\"red\"/>\n");
         let svg = format!("<svg>\n{}{}{}</svg>\n", circle(1, 2), circle(2, 2), circle(3, 4));
         let drawn = dots(&svg);
-        assert!(drawn.contains("d=\"M1 7h0M2 7h0\" stroke=\"red\""), "{drawn}");
+        assert!(drawn.contains("d=\"M1 7h0m1 0h0\" fill=\"none\" stroke=\"red\""), "{drawn}");
         assert!(drawn.contains(&circle(3, 4)), "{drawn}");
         assert_eq!(drawn.matches("<path").count(), 1);
     }

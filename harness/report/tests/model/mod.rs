@@ -50,7 +50,11 @@ pub fn model(correctness: usize, timed: usize) -> ReportModel {
 fn cell(operator: &str, kind: GateKind, index: usize, dtype: Dtype, session: &Digest) -> CellRow {
     let timed = kind == GateKind::Baseline;
     let verdict = Verdict::ALL[index % Verdict::ALL.len()];
-    let shape = format!("rows={} hidden=4096", 1 << (index % 12));
+    let rows = 1 << (index % 12);
+    let shape = match operator {
+        "greedy_logprob" => format!("rows={rows} vocab=151936 k=20"),
+        _ => format!("rows={rows} hidden=4096"),
+    };
     let key = format!("{shape} {dtype} contiguous normal #{index}");
     let evidence = Digest::of(format!("{operator} {kind} {key}").as_bytes());
     let gate = format!("{operator}.{kind}");
@@ -63,7 +67,7 @@ fn cell(operator: &str, kind: GateKind, index: usize, dtype: Dtype, session: &Di
         shape,
         dtype,
         layout: "contiguous".to_owned(),
-        values: "normal".to_owned(),
+        values: if !timed && index % 8 == 7 { "refusal: eps-zero" } else { "normal" }.to_owned(),
         provider: "cpu".parse().unwrap(),
         verdict,
         reasons: if verdict == Verdict::Pass { vec![] } else { vec![reason] },
@@ -130,7 +134,7 @@ fn samples() -> Vec<SamplePoint> {
         replicate: 0,
         block: index / 3,
         position: index % 3,
-        per_call_ns: 1000.0 + f64::from(index * 37 % 101),
+        per_call_ns: if index == 61 { 16_000.0 } else { 1000.0 + f64::from(index * 37 % 101) },
     };
     (0..96).zip(["cpu", "numpy", "onnxruntime"].into_iter().cycle()).map(point).collect()
 }
