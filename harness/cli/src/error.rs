@@ -95,7 +95,9 @@ impl CliError {
             Self::Write { .. } | Self::Plot(_) => Exit::WriteError,
             Self::Evidence(error) => of_evidence(error),
             Self::Run(error) => of_run(error),
-            Self::Store(StoreError::Unwritable { .. } | StoreError::Output { .. }) => Exit::WriteError,
+            Self::Store(StoreError::Unwritable { .. } | StoreError::Output { .. }) => {
+                Exit::WriteError
+            }
             _ => Exit::Setup,
         }
     }
@@ -115,9 +117,7 @@ const fn of_evidence(error: &EvidenceError) -> Exit {
 /// The runner knows of evidence only that it could not be had; its cause says more.
 fn of_run(error: &RunError) -> Exit {
     match error {
-        RunError::Evidence(fault) => {
-            fault.source.downcast_ref().map_or(error.exit(), of_evidence)
-        }
+        RunError::Evidence(fault) => fault.source.downcast_ref().map_or(error.exit(), of_evidence),
         _ => error.exit(),
     }
 }

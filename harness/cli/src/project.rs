@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proofhouse_gate::declare::{
-    Bindings, Declarations, DeclarationErrors, DiskFolder, parse_provider, read_catalog,
+    Bindings, DeclarationErrors, Declarations, DiskFolder, parse_provider, read_catalog,
 };
 use proofhouse_runner::ProviderHome;
 use proofhouse_schema::catalog::Catalog;
@@ -95,7 +95,8 @@ impl Project {
         let mut found: BTreeMap<ProviderId, ProviderHome> = BTreeMap::new();
         for folder in &self.provider_folders {
             let path = folder.join("provider.toml");
-            let bytes = fs::read(&path).map_err(|source| CliError::Read { path: path.clone(), source })?;
+            let bytes =
+                fs::read(&path).map_err(|source| CliError::Read { path: path.clone(), source })?;
             match parse_provider(&self.shown(&path), &bytes) {
                 Ok(provider) => {
                     let id = provider.id.clone();

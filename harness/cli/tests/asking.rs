@@ -27,10 +27,13 @@ fn a_query_answers_as_table_csv_and_json() {
     assert_eq!(table.code, 0, "{table:?}");
     assert!(table.out.contains("rms_norm.correctness") && table.out.contains('4'), "{}", table.out);
     let csv = project.call(&["query", "--format", "csv", SQL]);
-    assert_eq!(csv.out, "gate,verdict,cells\nrms_norm.correctness,pass,4\n");
+    assert_eq!(csv.out, "gate,verdict,cells\r\nrms_norm.correctness,pass,4\r\n");
     let json = project.call(&["query", "--format", "json", SQL]);
     let row: serde_json::Value = serde_json::from_str(&json.out).unwrap();
-    assert_eq!(row, serde_json::json!({"gate": "rms_norm.correctness", "verdict": "pass", "cells": 4}));
+    assert_eq!(
+        row,
+        serde_json::json!({"gate": "rms_norm.correctness", "verdict": "pass", "cells": 4})
+    );
 }
 
 #[test]
@@ -101,8 +104,19 @@ fn every_verb_explains_itself() {
     let help = project.call(&["--help"]);
     assert_eq!(help.code, 0);
     let verbs = [
-        "doctor", "list", "plan", "run", "import", "verify", "query", "report", "selftest", "schema",
-        "bench", "completions", "man",
+        "doctor",
+        "list",
+        "plan",
+        "run",
+        "import",
+        "verify",
+        "query",
+        "report",
+        "selftest",
+        "schema",
+        "bench",
+        "completions",
+        "man",
     ];
     for verb in verbs {
         assert!(help.out.contains(&format!("\n  {verb} ")), "{verb} is not in the help");
@@ -115,7 +129,10 @@ fn every_verb_explains_itself() {
     for verb in ["run", "query"] {
         assert!(project.call(&[verb, "--help"]).out.contains("Examples:"), "{verb}");
     }
-    assert_eq!(project.call(&["--version"]).out, concat!("proofhouse ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(
+        project.call(&["--version"]).out,
+        concat!("proofhouse ", env!("CARGO_PKG_VERSION"), "\n")
+    );
 }
 
 #[test]
@@ -127,7 +144,8 @@ fn completions_are_scripts_that_their_shells_accept() {
         assert!(ended.out.contains("selftest") && ended.out.contains("time-budget"), "{shell}");
         project.write(&format!("completion.{shell}"), &ended.out);
     }
-    let bash = Command::new("bash").arg("-n").arg(project.path("completion.bash")).output().unwrap();
+    let bash =
+        Command::new("bash").arg("-n").arg(project.path("completion.bash")).output().unwrap();
     assert!(bash.status.success(), "{bash:?}");
     assert_eq!(project.call(&["completions", "tcsh"]).code, 2);
 }
@@ -136,7 +154,11 @@ fn completions_are_scripts_that_their_shells_accept() {
 fn the_man_page_is_one() {
     let man = Project::empty().call(&["man"]);
     assert_eq!(man.code, 0);
-    assert!(man.out.contains(".TH proofhouse 1") && man.out.contains(".SH SYNOPSIS"), "{}", man.out);
+    assert!(
+        man.out.contains(".TH proofhouse 1") && man.out.contains(".SH SYNOPSIS"),
+        "{}",
+        man.out
+    );
     assert!(man.out.contains("110"), "exit codes are in the man page");
 }
 
@@ -207,7 +229,9 @@ fn names_that_are_no_utf8_are_used_or_named_and_never_a_panic() {
         assert!(matches!(output.status.code(), Some(2 | 96)), "{arguments:?}: {output:?}");
         assert!(told.contains("error") && !told.contains("panicked"), "{arguments:?}: {told}");
     }
-    let mut gate = fs::File::create(project.path("gates/rms_norm").join(OsStr::from_bytes(b"\xff.toml"))).unwrap();
+    let mut gate =
+        fs::File::create(project.path("gates/rms_norm").join(OsStr::from_bytes(b"\xff.toml")))
+            .unwrap();
     gate.write_all(project::GATE.as_bytes()).unwrap();
     let output = call(&[word("list")]);
     assert_eq!(output.status.code(), Some(96), "{output:?}");

@@ -46,7 +46,11 @@ fn an_interrupt_ends_with_130_keeps_what_finished_and_the_same_command_goes_on()
         running.signal(signal);
         let ended = running.end();
         assert_eq!(ended.code, 130, "{signal}: {ended:?}");
-        assert!(ended.out.lines().last().unwrap().contains("\"exit\":\"interrupted\""), "{}", ended.out);
+        assert!(
+            ended.out.lines().last().unwrap().contains("\"exit\":\"interrupted\""),
+            "{}",
+            ended.out
+        );
         assert_eq!(left_behind(&project), Vec::<String>::new());
         goes_on(&project);
     }
@@ -83,7 +87,7 @@ fn a_second_run_on_one_evidence_folder_is_told_who_holds_it() {
 fn a_time_budget_that_is_too_small_keeps_what_finished() {
     let project = Project::new();
     project.waiting();
-    let ended = project.run(&["--jobs", "1", "--time-budget", "1s"]);
+    let ended = project.run(&["--time-budget", "1s"]);
     assert_eq!(ended.code, 130, "{ended:?}");
     goes_on(&project);
 }

@@ -31,7 +31,11 @@ fn an_edited_record_is_found_named_and_never_used_again() {
     fs::write(&record, edited).unwrap();
     let verify = project.call(&["verify"]);
     assert_eq!(verify.code, 100, "{verify:?}");
-    assert!(verify.out.contains("edited") && verify.out.contains(&shown(&project, &record)), "{}", verify.out);
+    assert!(
+        verify.out.contains("edited") && verify.out.contains(&shown(&project, &record)),
+        "{}",
+        verify.out
+    );
     for arguments in [&["run", "--no-report"][..], &["plan"], &["report"]] {
         let ended = project.call(arguments);
         assert_eq!(ended.code, 100, "{arguments:?}: {ended:?}");
@@ -61,7 +65,11 @@ fn a_deleted_record_is_missed() {
     fs::remove_file(&record).unwrap();
     let verify = project.call(&["verify"]);
     assert_eq!(verify.code, 100);
-    assert!(verify.out.contains("missing") && verify.out.contains(&shown(&project, &record)), "{}", verify.out);
+    assert!(
+        verify.out.contains("missing") && verify.out.contains(&shown(&project, &record)),
+        "{}",
+        verify.out
+    );
 }
 
 #[test]
@@ -69,7 +77,7 @@ fn evidence_of_a_newer_schema_is_named_and_not_guessed_at() {
     let project = finished();
     let record = project.record("rms_norm");
     let text = fs::read_to_string(&record).unwrap();
-    fs::write(&record, text.replace("\"schema\":\"v1\"", "\"schema\":\"v9\"")).unwrap();
+    fs::write(&record, text.replace("proofhouse/v1", "proofhouse/v9")).unwrap();
     assert_ne!(fs::read_to_string(&record).unwrap(), text);
     let verify = project.call(&["verify"]);
     assert_eq!(verify.code, 100);
@@ -90,7 +98,11 @@ fn a_good_folder_is_imported_once_and_a_bad_one_not_at_all() {
     assert!(to.call(&["import", &folder]).out.contains("imported 0 new files, 9 were here"));
     assert_eq!(to.call(&["verify"]).code, 0);
     let plan = to.call(&["plan"]);
-    assert!(plan.out.contains("4 cells: 0 to run"), "imported evidence is used again: {}", plan.out);
+    assert!(
+        plan.out.contains("4 cells: 0 to run"),
+        "imported evidence is used again: {}",
+        plan.out
+    );
 
     let other = Project::new();
     fs::write(from.record("rms_norm"), b"{}").unwrap();
@@ -103,7 +115,10 @@ fn a_good_folder_is_imported_once_and_a_bad_one_not_at_all() {
 /// Runs a shell line in which `$0` is the command, as the tests of folders that cannot be written need it.
 fn shell(project: &Project, program: &[&str], line: &str) -> Ended {
     let mut command = Command::new(program[0]);
-    command.args(&program[1..]).args(["/bin/sh", "-c", line, PROOFHOUSE]).current_dir(project.path("."));
+    command
+        .args(&program[1..])
+        .args(["/bin/sh", "-c", line, PROOFHOUSE])
+        .current_dir(project.path("."));
     for (name, value) in project.command().get_envs() {
         command.env(name, value.unwrap());
     }
@@ -146,7 +161,7 @@ fn a_read_only_evidence_folder_is_code_110_and_stays_as_it_was() {
 #[test]
 fn a_full_disk_is_code_110_and_what_was_written_is_whole() {
     let project = finished();
-    let line = "mount -t tmpfs -o size=48k,mode=755 none full && exec $0 \
+    let line = "mount -t tmpfs -o size=8k,mode=755 none full && exec $0 \
                 run --fresh --no-report --jobs 1 --evidence full; ";
     fs::create_dir(project.path("full")).unwrap();
     let ended = shell(&project, &["unshare", "--map-root-user", "--mount"], line);
@@ -159,7 +174,7 @@ fn a_disk_that_fills_up_in_the_middle_leaves_whole_evidence() {
     let project = finished();
     fs::create_dir(project.path("full")).unwrap();
     // Half of what a run writes fits. The last command looks at what is left while the disk is still there.
-    let line = "mount -t tmpfs -o size=64k,mode=755 none full \
+    let line = "mount -t tmpfs -o size=32k,mode=755 none full \
                 && { $0 run --fresh --no-report --jobs 1 --evidence full; echo code $?; }; \
                 mount -o remount,size=10m full; $0 verify --evidence full";
     let ended = shell(&project, &["unshare", "--map-root-user", "--mount"], line);

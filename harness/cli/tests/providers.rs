@@ -34,7 +34,8 @@ fn only(project: &Project, programs: &[&str]) -> std::path::PathBuf {
 fn without_python_a_python_provider_is_not_run_and_the_others_are() {
     let project = Project::new();
     copy(&repository().join("baselines/numpy"), &project.path("baselines/numpy"));
-    fs::copy(repository().join("baselines/protocol.py"), project.path("baselines/protocol.py")).unwrap();
+    fs::copy(repository().join("baselines/protocol.py"), project.path("baselines/protocol.py"))
+        .unwrap();
     project.gate_of("numpy", "informative");
     let path = only(&project, &["sh"]);
     let run = |gate_level: &str| -> Ended {
@@ -54,7 +55,7 @@ fn without_python_a_python_provider_is_not_run_and_the_others_are() {
         let finished = events.iter().filter(|e| e["event"] == "cell_finished");
         finished.filter(|e| e["provider"] == provider && e["verdict"] == verdict).count()
     };
-    assert_eq!((of("cpu", "pass"), of("numpy", "not_run")), (4, 2), "{}", ended.out);
+    assert_eq!((of("cpu", "pass"), of("numpy", "not-run")), (4, 2), "{}", ended.out);
     assert_eq!(run("required").code, 104, "a required gate that did not run is not green");
 }
 
@@ -105,7 +106,14 @@ fn the_example_of_the_documentation_runs_where_numpy_is() {
     let file = project.path("elsewhere/provider.toml");
     let text = fs::read_to_string(&file).unwrap();
     let beside = repository().join("baselines").display().to_string();
-    fs::write(&file, text.replace("[operators]", &format!("[variables]\nPYTHONPATH = \"{beside}\"\n\n[operators]"))).unwrap();
+    fs::write(
+        &file,
+        text.replace(
+            "[operators]",
+            &format!("[variables]\nPYTHONPATH = \"{beside}\"\n\n[operators]"),
+        ),
+    )
+    .unwrap();
     project.gate_of("my_provider", "informative");
     let mut command = project.command();
     command.args(["run", "--no-report", "--provider", "elsewhere", "--format", "json"]);
@@ -121,11 +129,13 @@ fn the_example_of_the_documentation_runs_where_numpy_is() {
         .out
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
-        .filter(|e: &serde_json::Value| e["event"] == "cell_finished" && e["provider"] == "my_provider")
+        .filter(|e: &serde_json::Value| {
+            e["event"] == "cell_finished" && e["provider"] == "my_provider"
+        })
         .collect();
     assert_eq!(mine.len(), 2);
     let absent = ended.out.contains("\"event\":\"provider_absent\"");
-    let expected = if absent { "not_run" } else { "pass" };
+    let expected = if absent { "not-run" } else { "pass" };
     for cell in mine {
         assert_eq!(cell["verdict"], expected, "{cell}");
     }

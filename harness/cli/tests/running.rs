@@ -29,7 +29,12 @@ fn a_run_passes_writes_evidence_and_draws_the_report() {
     let ended = project.call(&["run"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     assert!(ended.out.contains("all required gates passed (exit 0)"), "{}", ended.out);
-    assert!(ended.out.lines().any(|l| l.split_whitespace().eq(["pass", "rms_norm.correctness", "4", "4"])));
+    assert!(ended.out.lines().any(|l| l.split_whitespace().eq([
+        "pass",
+        "rms_norm.correctness",
+        "4",
+        "4"
+    ])));
     for ending in ["html", "md", "xml"] {
         assert!(project.path(&format!("reports/run-quick.{ending}")).is_file(), "{ending}");
     }
@@ -128,7 +133,7 @@ fn shards_cover_every_cell_exactly_once() {
 #[test]
 fn events_are_json_lines_and_their_counts_agree() {
     let project = Project::new();
-    project.fake("bad", "zeros", "informative");
+    project.fake("bad", "writes-zeros", "informative");
     let ended = project.run(&["--format", "json"]);
     assert_eq!(ended.code, 0, "an informative gate decides nothing: {ended:?}");
     let events: Vec<serde_json::Value> =
@@ -144,14 +149,17 @@ fn events_are_json_lines_and_their_counts_agree() {
         assert!(!bad["reasons"].as_array().unwrap().is_empty());
     }
     let last = events.last().unwrap();
-    assert_eq!((&last["event"], &last["passed"], &last["not_passed"]), (&"finished".into(), &4.into(), &2.into()));
+    assert_eq!(
+        (&last["event"], &last["passed"], &last["not_passed"]),
+        (&"finished".into(), &4.into(), &2.into())
+    );
     assert_eq!(last["exit"], "passed");
 }
 
 #[test]
 fn wrong_outputs_of_a_required_candidate_fail_the_run() {
     let project = Project::new();
-    project.fake("bad", "zeros", "required");
+    project.fake("bad", "writes-zeros", "required");
     let ended = project.call(&["run"]);
     assert_eq!(ended.code, 100, "{ended:?}");
     assert!(ended.err.contains("fail rms_norm.bad rows=2"), "{}", ended.err);

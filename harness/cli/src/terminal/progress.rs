@@ -44,7 +44,8 @@ impl Progress {
     /// A bar on a terminal, plain lines elsewhere.
     pub fn new(paint: Paint) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+            let bar =
+                ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
             let style = "{spinner} {pos}/{len} {bar:32} {elapsed_precise} {wide_msg}";
             bar.set_style(
                 ProgressStyle::with_template(style)

@@ -39,7 +39,11 @@ impl Table {
         let widths: Vec<usize> = (0..self.heads.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
-                cells.map(|(text, _)| width(text)).chain([width(self.heads[column])]).max().unwrap_or(0)
+                cells
+                    .map(|(text, _)| width(text))
+                    .chain([width(self.heads[column])])
+                    .max()
+                    .unwrap_or(0)
             })
             .collect();
         let pad = |column: usize, text: &str, shown: &str| {
@@ -70,7 +74,8 @@ mod tests {
     fn columns_are_aligned_whatever_their_color() {
         let mut table = Table::new(&["gate", ">cells"]);
         table.row(vec!["a".to_owned(), "1".to_owned()]);
-        table.painted(vec![("long".to_owned(), Some("<long>".to_owned())), ("12".to_owned(), None)]);
+        table
+            .painted(vec![("long".to_owned(), Some("<long>".to_owned())), ("12".to_owned(), None)]);
         assert_eq!(table.render(str::to_owned), "gate  cells\na         1\n<long>     12\n");
     }
 }

@@ -81,8 +81,7 @@ fn timed(name: &'static str, took: Duration, limit: Duration) -> Line {
 }
 
 fn scratch() -> Result<tempfile::TempDir, CliError> {
-    tempfile::tempdir()
-        .map_err(|source| CliError::Write { path: std::env::temp_dir(), source })
+    tempfile::tempdir().map_err(|source| CliError::Write { path: std::env::temp_dir(), source })
 }
 
 /// From spawn to hello of a Rust worker: the median over fresh processes, each with one small cell.
@@ -113,15 +112,16 @@ fn start_up(project: &Project) -> Result<Vec<Line>, CliError> {
 
 fn hellos(options: RunOptions, folder: &Folder) -> Result<Vec<f64>, CliError> {
     let writer = options.facts.writer.clone();
-    let mut evidence = FolderEvidence::open(folder.clone(), &writer)
-        .map_err(proofhouse_runner::RunError::from)?;
+    let mut evidence =
+        FolderEvidence::open(folder.clone(), &writer).map_err(proofhouse_runner::RunError::from)?;
     let (events, received) = channel();
     proofhouse_runner::run(options, &mut evidence, &GateJudge, &Stop::new(), &events)?;
     drop((events, received));
     let mut found = Vec::new();
     for stored in folder.read_all()? {
         if let Record::Cell(cell) = stored.record {
-            let candidate = |a: &&proofhouse_schema::evidence::Attempt| a.provider == cell.candidate.id;
+            let candidate =
+                |a: &&proofhouse_schema::evidence::Attempt| a.provider == cell.candidate.id;
             let hello = cell.attempts.iter().filter(candidate).filter_map(|a| a.hello);
             found.extend(hello.map(|nanos| nanos.0));
         }
@@ -134,7 +134,8 @@ fn planning(project: &Project) -> Result<Vec<Line>, CliError> {
     let folder = scratch()?;
     let mut options = options(project, &quick_arguments())?;
     let gate = options.gates.iter().find(|gate| gate.header.kind == GateKind::Correctness);
-    let gate = gate.cloned().ok_or_else(|| CliError::Usage("no correctness gate to plan".to_owned()))?;
+    let gate =
+        gate.cloned().ok_or_else(|| CliError::Usage("no correctness gate to plan".to_owned()))?;
     options.gates = vec![grown(gate)];
     options.selection.filters = vec![Filter::Text("rows".to_owned())];
     let evidence = FolderEvidence::read(Folder::new(folder.path()))
@@ -205,9 +206,15 @@ fn query(_project: &Project) -> Result<Vec<Line>, CliError> {
     let mut store = Store::open(&folder.path().join("index.duckdb"))?;
     synthetic::fill_samples(&mut store, SAMPLES)?;
     let questions: BTreeMap<&str, &str> = BTreeMap::from([
-        ("median", "SELECT provider, median(per_call_ns) FROM samples WHERE measured GROUP BY provider"),
+        (
+            "median",
+            "SELECT provider, median(per_call_ns) FROM samples WHERE measured GROUP BY provider",
+        ),
         ("count", "SELECT provider, replicate, count(*) FROM samples GROUP BY ALL"),
-        ("spread", "SELECT replicate, block, avg(per_call_ns), stddev(per_call_ns) FROM samples GROUP BY ALL"),
+        (
+            "spread",
+            "SELECT replicate, block, avg(per_call_ns), stddev(per_call_ns) FROM samples GROUP BY ALL",
+        ),
     ]);
     let mut worst = Duration::ZERO;
     for sql in questions.values() {

@@ -97,7 +97,10 @@ fn machine() -> Vec<Finding> {
         missing(State::Needed, "shared memory", "/dev/shm is not writable", advice)
     });
     found.push(if Path::new("/proc/driver/nvidia/version").exists() {
-        here("NVIDIA driver", first_line(&fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()))
+        here(
+            "NVIDIA driver",
+            first_line(&fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()),
+        )
     } else {
         missing(State::Optional, "NVIDIA driver", "none", "GPU gates need one; CPU gates do not")
     });
@@ -112,7 +115,12 @@ fn tools() -> Vec<Finding> {
         found.push(if path.is_file() {
             here("worker", name)
         } else {
-            missing(State::Needed, "worker", format!("{name} is not beside this program"), "cargo house setup")
+            missing(
+                State::Needed,
+                "worker",
+                format!("{name} is not beside this program"),
+                "cargo house setup",
+            )
         });
     }
     found.push(if timer_library(&folder).is_some() {
@@ -126,7 +134,11 @@ fn tools() -> Vec<Finding> {
         Err(error) => missing(State::Needed, "DuckDB", error.to_string(), "cargo house setup"),
     });
     for (what, program, advice) in [
-        ("Python", "python3", "numpy and onnxruntime baselines are not run without Python 3.9 or later"),
+        (
+            "Python",
+            "python3",
+            "numpy and onnxruntime baselines are not run without Python 3.9 or later",
+        ),
         ("uv", "uv", "optional: environments are made faster with it (else: python3 -m venv)"),
         ("git", "git", "optional: this program reads repositories by itself"),
         ("Chromium", "chromium", "optional: the browser test of the report needs it"),
@@ -143,7 +155,12 @@ fn project(common: &Common) -> Vec<Finding> {
     let project = match Project::find(common) {
         Ok(project) => project,
         Err(error) => {
-            return vec![missing(State::Needed, "project", error.to_string(), "go into a project, or give --root DIR")];
+            return vec![missing(
+                State::Needed,
+                "project",
+                error.to_string(),
+                "go into a project, or give --root DIR",
+            )];
         }
     };
     let mut found = vec![here("project", project.root.display().to_string())];
@@ -156,13 +173,25 @@ fn project(common: &Common) -> Vec<Finding> {
     match project.declared(&super::quick_arguments().profile) {
         Ok(declared) => {
             let cells: usize = declared.gates.iter().map(|gate| gate.cells.len()).sum();
-            found.push(here("gates", format!("{}, {} in quick", counted(declared.gates.len() as u64, "gate"), counted(cells as u64, "cell"))));
+            found.push(here(
+                "gates",
+                format!(
+                    "{}, {} in quick",
+                    counted(declared.gates.len() as u64, "gate"),
+                    counted(cells as u64, "cell")
+                ),
+            ));
             for home in &declared.providers {
                 found.push(provider(home));
             }
         }
         Err(error) => {
-            found.push(missing(State::Needed, "gates", error.to_string(), "proofhouse list shows what is wrong"));
+            found.push(missing(
+                State::Needed,
+                "gates",
+                error.to_string(),
+                "proofhouse list shows what is wrong",
+            ));
         }
     }
     found
@@ -177,7 +206,10 @@ fn provider(home: &ProviderHome) -> Finding {
             let shown = format!("{id}: {folder} is not there");
             missing(State::Optional, "provider", shown, "put its packages there")
         }
-        Environment::Venv => here("provider", format!("{id}, its environment is made at first need in {}", cache().display())),
+        Environment::Venv => here(
+            "provider",
+            format!("{id}, its environment is made at first need in {}", cache().display()),
+        ),
         Environment::Host => match host_lacks(home) {
             None => here("provider", id),
             Some(lack) => {
@@ -198,7 +230,10 @@ fn host_lacks(home: &ProviderHome) -> Option<String> {
         Ok(output) if output.status.success() => output.stdout,
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            return Some(format!("its imports are not readable: {}", said.lines().last().unwrap_or_default()));
+            return Some(format!(
+                "its imports are not readable: {}",
+                said.lines().last().unwrap_or_default()
+            ));
         }
         Err(_) => return Some("there is no python3".to_owned()),
     };

@@ -15,13 +15,22 @@ use crate::terminal::tell;
 /// # Errors
 /// When the evidence folder cannot be listed, or the database fails.
 pub fn indexed(project: &Project) -> Result<Store, CliError> {
+    Ok(indexed_with_gaps(project)?.0)
+}
+
+/// As [`indexed`], and how many evidence files were left out because they cannot be trusted.
+///
+/// # Errors
+/// As [`indexed`].
+pub fn indexed_with_gaps(project: &Project) -> Result<(Store, usize), CliError> {
     let path = project.scratch.join("index.duckdb");
     let opened = fs::create_dir_all(&project.scratch)
         .map_err(|source| CliError::Write { path: project.scratch.clone(), source })
         .and_then(|()| match Store::open(&path) {
             Err(error @ (StoreError::NotAnIndex { .. } | StoreError::NewerLayout { .. })) => {
                 tell(&format!("{error}; it is made again"));
-                fs::remove_file(&path).map_err(|source| CliError::Write { path: path.clone(), source })?;
+                fs::remove_file(&path)
+                    .map_err(|source| CliError::Write { path: path.clone(), source })?;
                 Ok(Store::open(&path)?)
             }
             other => Ok(other?),
@@ -37,5 +46,5 @@ pub fn indexed(project: &Project) -> Result<Store, CliError> {
     for refused in &done.refused {
         tell(&format!("left out {}: {}", refused.file, refused.source));
     }
-    Ok(store)
+    Ok((store, done.refused.len()))
 }

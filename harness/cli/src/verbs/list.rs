@@ -21,7 +21,8 @@ pub fn list(project: &Project, common: &Common, asked: &ListArguments) -> Result
 }
 
 fn human(gates: &[ResolvedGate], cells: bool, paint: Paint) -> String {
-    let mut table = Table::new(&["gate", "kind", "level", ">cells", ">excluded", "candidates", "against"]);
+    let mut table =
+        Table::new(&["gate", "kind", "level", ">cells", ">excluded", "candidates", "against"]);
     for gate in gates {
         let header = &gate.header;
         table.row(vec![
@@ -37,7 +38,11 @@ fn human(gates: &[ResolvedGate], cells: bool, paint: Paint) -> String {
     let mut text = table.render(|head| paint.faint(head));
     if cells {
         for gate in gates {
-            text.push_str(&format!("\n{}\n  {}\n", paint.bold(gate.header.id.as_str()), gate.header.about));
+            text.push_str(&format!(
+                "\n{}\n  {}\n",
+                paint.bold(gate.header.id.as_str()),
+                gate.header.about
+            ));
             for cell in &gate.cells {
                 text.push_str(&format!("  {}\n", cell.key));
             }

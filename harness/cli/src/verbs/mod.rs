@@ -27,7 +27,8 @@ pub const TOOL: &str = concat!("proofhouse ", env!("CARGO_PKG_VERSION"));
 
 /// What `run` takes when nothing is said.
 fn quick_arguments() -> RunArguments {
-    let Ok(Arguments { verb: Verb::Run(run), .. }) = Arguments::try_parse_from(["proofhouse", "run"])
+    let Ok(Arguments { verb: Verb::Run(run), .. }) =
+        Arguments::try_parse_from(["proofhouse", "run"])
     else {
         unreachable!("`proofhouse run` is well formed");
     };

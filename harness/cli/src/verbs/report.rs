@@ -9,18 +9,19 @@ use proofhouse_schema::exit::Exit;
 use proofhouse_schema::report::ReportModel;
 use proofhouse_store::{Heading, Selection};
 
-use super::index::indexed;
+use super::index::indexed_with_gaps;
 use super::{TOOL, out};
 use crate::arguments::ReportArguments;
 use crate::error::CliError;
 use crate::project::Project;
+use crate::terminal::tell;
 
 /// Samples of one provider in one cell that a scatter plot shows.
 const POINTS: u32 = 48;
 
-/// Draws the newest record of every cell.
+/// Draws the newest record of every cell. Evidence that cannot be trusted is left out, which is no success.
 pub fn report(project: &Project, asked: &ReportArguments) -> Result<Exit, CliError> {
-    let store = indexed(project)?;
+    let (store, gaps) = indexed_with_gaps(project)?;
     let model = store.report(Selection::Latest, heading(&asked.title))?;
     if model.cells.is_empty() {
         out("no evidence: there is nothing to report\n")?;
@@ -29,6 +30,12 @@ pub fn report(project: &Project, asked: &ReportArguments) -> Result<Exit, CliErr
     let base = asked.output.clone().unwrap_or_else(|| project.reports.join("report"));
     for path in write(&model, &base)? {
         out(&format!("{}\n", project.shown(&path)))?;
+    }
+    if gaps > 0 {
+        tell(&format!(
+            "the report is not whole: files left out: {gaps}; `proofhouse verify` says more"
+        ));
+        return Ok(Exit::Failed);
     }
     Ok(Exit::Passed)
 }

@@ -81,7 +81,8 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
     let options = options(project, asked)?;
     let profile = options.profile.id.clone();
     let writer = options.facts.writer.clone();
-    let mut evidence = FolderEvidence::open(Folder::new(&project.evidence), &writer).map_err(RunError::from)?;
+    let mut evidence =
+        FolderEvidence::open(Folder::new(&project.evidence), &writer).map_err(RunError::from)?;
     let sink: Box<dyn Sink> = match asked.format {
         Output::Json => Box::new(Progress::json()),
         Output::Human => Box::new(Progress::new(Paint::stderr(common.color))),
@@ -217,8 +218,14 @@ pub fn facts(project: &Project) -> Result<SessionFacts, CliError> {
         tool: TOOL.to_owned(),
         host: proofhouse_provenance::host(),
         source: proofhouse_provenance::source(&project.root),
-        command: env::args().enumerate().map(|(i, a)| if i == 0 { "proofhouse".to_owned() } else { a }).collect(),
+        command: command(),
     })
+}
+
+/// What was typed; of names that are not UTF-8, what can be shown.
+fn command() -> Vec<String> {
+    let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("proofhouse".to_owned()).chain(words).collect()
 }
 
 /// This machine's salted id and the time.

@@ -99,11 +99,8 @@ fn table(results: &[ExploitResult], paint: Paint) -> String {
     for result in results {
         let mark = if result.right { "ok" } else { "no" };
         let shown = if result.right { paint.good(mark) } else { paint.bad(mark) };
-        let name = if result.control {
-            format!("{} (honest)", result.name)
-        } else {
-            result.name.clone()
-        };
+        let name =
+            if result.control { format!("{} (honest)", result.name) } else { result.name.clone() };
         table.painted(vec![
             (mark.to_owned(), Some(shown)),
             (name, None),

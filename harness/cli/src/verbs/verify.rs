@@ -40,11 +40,8 @@ pub fn verify(project: &Project, common: &Common) -> Result<Exit, CliError> {
         out(&paint.faint(&format!("not shown: {sentence}\n")))?;
     }
     let wrong = check.findings.len() + verdicts.wrong.len();
-    let line = if wrong == 0 {
-        paint.good("verified")
-    } else {
-        paint.bad(&format!("{wrong} findings"))
-    };
+    let line =
+        if wrong == 0 { paint.good("verified") } else { paint.bad(&format!("{wrong} findings")) };
     out(&format!("{line}\n"))?;
     Ok(if wrong == 0 { Exit::Passed } else { Exit::Failed })
 }
@@ -96,7 +93,10 @@ fn again(folder: &Folder, stored: &[Stored]) -> Verdicts {
         }
     }
     for (_, (_, file)) in cells {
-        done.wrong.push((file.to_owned(), "the cell has no verdict: its run was ended in between".to_owned()));
+        done.wrong.push((
+            file.to_owned(),
+            "the cell has no verdict: its run was ended in between".to_owned(),
+        ));
     }
     done.wrong.sort();
     done

@@ -158,7 +158,12 @@ impl Project {
 
     /// `run` with two jobs and no report.
     pub fn run(&self, arguments: &[&str]) -> Ended {
-        self.command().args(["run", "--jobs", "2", "--no-report"]).args(arguments).output().unwrap().into()
+        self.command()
+            .args(["run", "--jobs", "2", "--no-report"])
+            .args(arguments)
+            .output()
+            .unwrap()
+            .into()
     }
 
     /// Starts a run that tells its events as JSON lines.
