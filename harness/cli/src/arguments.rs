@@ -205,7 +205,7 @@ pub enum RowFormat {
     Table,
     /// Comma-separated values with a header.
     Csv,
-    /// One JSON object a line.
+    /// A JSON array of one object a row.
     Json,
     /// Apache Parquet, into a file.
     Parquet,

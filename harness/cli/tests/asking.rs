@@ -29,10 +29,12 @@ fn a_query_answers_as_table_csv_and_json() {
     let csv = project.call(&["query", "--format", "csv", SQL]);
     assert_eq!(csv.out, "gate,verdict,cells\r\nrms_norm.correctness,pass,4\r\n");
     let json = project.call(&["query", "--format", "json", SQL]);
-    let row: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let rows: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let row = &rows[0];
+    assert_eq!(rows.as_array().unwrap().len(), 1);
     assert_eq!(
         row,
-        serde_json::json!({"gate": "rms_norm.correctness", "verdict": "pass", "cells": 4})
+        &serde_json::json!({"gate": "rms_norm.correctness", "verdict": "pass", "cells": 4})
     );
 }
 

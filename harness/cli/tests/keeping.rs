@@ -170,15 +170,19 @@ fn a_full_disk_is_code_110_and_what_was_written_is_whole() {
 }
 
 #[test]
-fn a_disk_that_fills_up_in_the_middle_leaves_whole_evidence() {
+fn a_disk_that_fills_up_in_the_middle_keeps_what_fitted_and_the_same_command_goes_on() {
     let project = finished();
     fs::create_dir(project.path("full")).unwrap();
-    // Half of what a run writes fits. The last command looks at what is left while the disk is still there.
+    // Half of what a run writes fits; then there is room again.
     let line = "mount -t tmpfs -o size=32k,mode=755 none full \
-                && { $0 run --fresh --no-report --jobs 1 --evidence full; echo code $?; }; \
-                mount -o remount,size=10m full; $0 verify --evidence full";
+                && { $0 run --no-report --jobs 1 --evidence full; echo code $?; } \
+                && mount -o remount,size=10m full && echo then >&2 \
+                && $0 run --no-report --evidence full && $0 verify --evidence full";
     let ended = shell(&project, &["unshare", "--map-root-user", "--mount"], line);
     assert!(ended.out.contains("code 110"), "{ended:?}");
-    assert_eq!(ended.code, 0, "what was written verifies: {ended:?}");
-    assert!(ended.out.contains("verified"), "{}", ended.out);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("\nverified\n"), "{}", ended.out);
+    let (first, then) = ended.err.split_once("then\n").unwrap();
+    assert!(first.contains("no space is left") && first.contains("used again: 0"), "{first}");
+    assert!(then.contains("used again: ") && !then.contains("used again: 0"), "{then}");
 }
