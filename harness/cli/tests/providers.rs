@@ -57,6 +57,9 @@ fn without_python_a_python_provider_is_not_run_and_the_others_are() {
     };
     assert_eq!((of("cpu", "pass"), of("numpy", "not-run")), (4, 2), "{}", ended.out);
     assert_eq!(run("required").code, 104, "a required gate that did not run is not green");
+    let told: Ended = project.command().arg("run").env("PATH", &path).output().unwrap().into();
+    let why = "not-run 2 cells, the first rms_norm.numpy rows=2 hidden=16 F32 contiguous normal\n    numpy is not available: no python3";
+    assert!(told.out.contains(why), "{}", told.out);
 }
 
 #[test]

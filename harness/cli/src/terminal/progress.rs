@@ -102,6 +102,7 @@ impl Sink for Progress {
                 self.cells = *cells;
                 if let Some(bar) = &self.bar {
                     bar.set_length(*cells);
+                    bar.set_message("getting ready: environments, checkers, controls");
                 }
                 let (planned, of) = (counted(*cells, "cell"), counted(*gates, "gate"));
                 self.line(&format!(

@@ -1,14 +1,21 @@
 //! The verdict table at the end of a run.
 
 use proofhouse_report::{GateTally, Tally};
-use proofhouse_schema::report::ReportModel;
+use proofhouse_schema::report::{CellRow, ReportModel};
 use proofhouse_schema::verdict::{Comparison, Verdict};
 
 use super::{Paint, Table};
 
+/// Reasons that are told at the end of a run; the report has the rest.
+const REASONS: usize = 8;
+
 /// A table of gates, and one of speeds, as a person reads them at the end of a run.
 pub fn summary(model: &ReportModel, paint: Paint) -> String {
     let mut out = gates(model, paint);
+    let reasons = reasons(model, paint);
+    if !reasons.is_empty() {
+        out.push_str(&format!("\n{reasons}"));
+    }
     let speeds = speeds(model, paint);
     if !speeds.is_empty() {
         out.push('\n');
@@ -36,6 +43,36 @@ fn gates(model: &ReportModel, paint: Paint) -> String {
         ]);
     }
     table.render(|head| paint.faint(head))
+}
+
+/// Why cells did not pass: one line per verdict and reason, required ones first.
+fn reasons(model: &ReportModel, paint: Paint) -> String {
+    let mut found: Vec<(&CellRow, &str, usize)> = Vec::new();
+    for cell in model.cells.iter().filter(|cell| cell.verdict != Verdict::Pass) {
+        let reason = cell.reasons.first().map_or("no reason is recorded", |r| r.detail.as_str());
+        let same = |(first, said, _): &&mut (&CellRow, &str, usize)| {
+            *said == reason && (first.verdict, first.required) == (cell.verdict, cell.required)
+        };
+        match found.iter_mut().find(same) {
+            Some((_, _, count)) => *count += 1,
+            None => found.push((cell, reason, 1)),
+        }
+    }
+    found.sort_by_key(|(cell, ..)| (!cell.required, cell.verdict.exit()));
+    let mut out = String::new();
+    for (cell, reason, count) in found.iter().take(REASONS) {
+        let who = match count {
+            1 => format!("{} {} {}", cell.gate, cell.cell, cell.provider),
+            _ => format!("{count} cells, the first {} {}", cell.gate, cell.cell),
+        };
+        let level = if cell.required { "" } else { " (informative)" };
+        let word = paint.verdict(cell.verdict, cell.verdict.as_str());
+        out.push_str(&format!("{word}{level} {who}\n    {}\n", paint.faint(reason)));
+    }
+    if found.len() > REASONS {
+        out.push_str(&format!("and {} more; the report has them\n", found.len() - REASONS));
+    }
+    out
 }
 
 fn others(tally: &Tally) -> String {

@@ -142,12 +142,11 @@ fn show(
     let paths = write(&model, &base)?;
     if asked.format == Output::Human {
         out(&format!("\n{}", summary(&model, Paint::stdout(common.color))))?;
-        let shown: Vec<String> = paths.iter().map(|path| project.shown(path)).collect();
+        let page = paths.first().map(|path| project.shown(path)).unwrap_or_default();
         let (reused, all) = (outcome.reused, outcome.verdicts.len());
         out(&format!(
-            "\n{} judged, {reused} from evidence used again\nreport    {}\nevidence  {}\n",
+            "\n{} judged, {reused} from evidence used again\nreport    {page} (.md and .xml beside it)\nevidence  {}\n",
             counted(all as u64, "cell"),
-            shown.join("  "),
             project.shown(&project.evidence)
         ))?;
     }
