@@ -257,7 +257,7 @@ pub enum Source {
     Gains,
     /// Integers from 0 up to, not including, the dimension of that name.
     Ids(&'static str),
-    /// Probabilities by row: 0, 1, 1/16, then uniform over (0, 1), repeating every four rows.
+    /// Probabilities by row: 1/16, uniform over (0, 1), 0, then 1, repeating every four rows.
     Probabilities,
 }
 

@@ -34,8 +34,8 @@
 //!   whose number is 3 modulo 4 is minus infinity throughout.
 //!
 //! Logits that come from normal or uniform values are four times as wide. Gains are 1 + 0.125 times a normal value.
-//! Ids are the high half of word 0 times the bound. Probabilities are, by row modulo 4: 0, 1, 1/16, and
-//! (the top 24 bits of word 0, plus a half) / 2^24 rounded to F32.
+//! Ids are the high half of word 0 times the bound. Probabilities are, by row modulo 4: 1/16, (the top 24 bits
+//! of word 0, plus a half) / 2^24 rounded to F32, 0, and 1; a single row is not one with 0, which is no work.
 
 mod generate;
 mod stream;
