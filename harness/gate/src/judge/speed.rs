@@ -7,7 +7,7 @@ use proofhouse_schema::verdict::{Comparison, Reason, Speed};
 
 use super::baseline::Replicates;
 use crate::stats::{
-    Margin, NoiseFloor, PairJudgment, PairedSamples, Rules, StatsError, Turn, judge_pair,
+    Location, Margin, NoiseFloor, PairJudgment, PairedSamples, Rules, StatsError, Turn, judge_pair,
 };
 
 /// What the session's controls allow.
@@ -113,7 +113,8 @@ fn pair(
     rule: &TimingRule,
     controls: &Controls,
 ) -> Result<PairJudgment, StatsError> {
-    let samples = PairedSamples::from_turns(&turns(ours), &turns(theirs))?;
+    let samples =
+        PairedSamples::from_turns(&turns(ours), &turns(theirs))?.with_location(Location::Median);
     let noise_floor = controls.floor.map_or(NoiseFloor::Missing, NoiseFloor::Known);
     judge_pair(&samples, &Rules { margin: Margin::new(rule.margin)?, noise_floor })
 }

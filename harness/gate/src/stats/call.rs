@@ -187,9 +187,9 @@ fn same_in_either_order(
     margin: Margin,
 ) -> bool {
     let shift = effect.reach() / 2.0;
-    [-shift, shift]
-        .into_iter()
-        .all(|shift| Side::of(LogInterval { center: ratio.center + shift, ..ratio }, margin) == side)
+    [-shift, shift].into_iter().all(|shift| {
+        Side::of(LogInterval { center: ratio.center + shift, ..ratio }, margin) == side
+    })
 }
 
 fn noise_objection(estimate: &PairEstimate, side: Side, rules: &Rules) -> Option<Reason> {

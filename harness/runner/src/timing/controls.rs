@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use proofhouse_gate::stats::{
-    Margin, PairedSamples, Turn as StatsTurn, balanced_blocks, block_orders, judge_control, median,
+    Location, Margin, PairedSamples, Turn as StatsTurn, balanced_blocks, block_orders,
+    judge_control, median,
 };
 use proofhouse_schema::evidence::Control;
 use proofhouse_schema::gate::{CaseSpec, TimingRule};
@@ -102,7 +103,8 @@ fn judged(
         .into_iter()
         .map(|(name, planted, candidate, baseline)| {
             let control = Margin::new(rule.margin).and_then(|margin| {
-                let samples = PairedSamples::from_turns(candidate, baseline)?;
+                let samples =
+                    PairedSamples::from_turns(candidate, baseline)?.with_location(Location::Median);
                 judge_control(&samples, margin, planted)
             });
             match control {
