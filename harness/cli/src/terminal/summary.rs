@@ -101,24 +101,20 @@ fn speeds(model: &ReportModel, paint: Paint) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut table =
-        Table::new(&["operator", "against", ">cells", ">least", ">mean", ">most", "called"]);
+    let mut table = Table::new(&["operator", "against", ">least", ">mean", ">most", "called"]);
     for (operator, baseline, comparisons) in lines {
         let ratios: Vec<f64> =
             comparisons.iter().filter_map(|c| c.estimate.as_ref()).map(|e| e.ratio.0).collect();
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         let most = ratios.iter().copied().fold(0.0, f64::max);
         let mean = (ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64).exp();
-        let number = |value: f64| {
-            if ratios.is_empty() { "-".to_owned() } else { format!("{value:.2}x") }
-        };
+        let number = |value: f64| if ratios.is_empty() { "-".to_owned() } else { times(value) };
         let worst = comparisons.iter().map(|c| c.speed).min_by_key(|s| rank(*s));
         let called = called(&comparisons);
         let shown = worst.map(|speed| paint.speed(speed, &called));
         table.painted(vec![
             (operator, None),
             (baseline, None),
-            (comparisons.len().to_string(), None),
             (number(least), None),
             (number(mean), None),
             (number(most), None),
@@ -126,6 +122,16 @@ fn speeds(model: &ReportModel, paint: Paint) -> String {
         ]);
     }
     table.render(|head| paint.faint(head))
+}
+
+/// A ratio in three digits or more: `1.05x`, `12.3x`, `750x`.
+fn times(ratio: f64) -> String {
+    let digits = match ratio {
+        r if r < 9.995 => 2,
+        r if r < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{ratio:.digits$}x")
 }
 
 fn rank(speed: proofhouse_schema::verdict::Speed) -> u8 {
@@ -149,4 +155,15 @@ fn called(comparisons: &[&Comparison]) -> String {
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     counts.iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::times;
+
+    #[test]
+    fn ratios_have_three_digits_and_no_more_than_they_need() {
+        let said = [0.5, 1.047, 9.996, 12.34, 99.96, 749.77].map(times);
+        assert_eq!(said, ["0.50x", "1.05x", "10.0x", "12.3x", "100x", "750x"]);
+    }
 }

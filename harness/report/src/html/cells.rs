@@ -32,7 +32,7 @@ pub(super) fn section(model: &ReportModel) -> Markup {
                                 td { (cell.gate) }
                                 td { (cell.cell) }
                                 td { (cell.provider) }
-                                td { (seen(cell)) }
+                                td.seen { (seen(cell)) }
                                 td.wide-only { code title=(cell.evidence) { (cell.evidence.short()) } }
                             }
                         }
@@ -57,7 +57,7 @@ fn seen(cell: &CellRow) -> Markup {
     page! {
         @if let Some(ulp) = cell.max_ulp { "max " (format!("{ulp:.2}")) " ulp" }
         @for (index, comparison) in cell.comparisons.iter().enumerate() {
-            @if index > 0 { br; }
+            @if index > 0 || cell.max_ulp.is_some() { br; }
             (comparison.speed) " " (words::ratio(comparison)) " against " (comparison.baseline)
         }
         @if cell.max_ulp.is_none() && cell.comparisons.is_empty() {
