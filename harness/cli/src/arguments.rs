@@ -243,7 +243,7 @@ pub struct CalibrateArguments {
     #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
     pub planted: f64,
     /// How much is measured
-    #[arg(long, default_value = "claim")]
+    #[arg(long, default_value = "calibration")]
     pub profile: ProfileId,
     /// Write no record of it
     #[arg(long)]
