@@ -123,7 +123,7 @@ impl Cargo<'_> {
         let name = "browser test of the report";
         let chosen = std::env::var_os("PROOFHOUSE_CHROMIUM").map(|program| vec![program]);
         let programs = chosen.unwrap_or_else(|| BROWSERS.iter().map(OsString::from).collect());
-        let Some(browser) = programs.into_iter().find(|program| starts(program)) else {
+        let Some(browser) = programs.into_iter().find(starts) else {
             let ended = Ended::Skipped("no chromium".to_owned());
             return Ok(Step { name: name.to_owned(), ended, took: Duration::ZERO });
         };

@@ -44,7 +44,7 @@ pub fn doctor(common: &Common) -> Result<Exit, CliError> {
     let mut findings = machine();
     findings.extend(tools());
     findings.extend(project(common));
-    let mut table = Table::new(&["", "what", "found", "what to do"]);
+    let mut table = Table::new(&["", "what", "found"]);
     for finding in &findings {
         let (mark, shown) = match finding.state {
             State::Here => ("ok", paint.good("ok")),
@@ -55,8 +55,12 @@ pub fn doctor(common: &Common) -> Result<Exit, CliError> {
             (mark.to_owned(), Some(shown)),
             (finding.what.to_owned(), None),
             (finding.found.clone(), None),
-            (finding.advice.clone(), None),
         ]);
+        if !finding.advice.is_empty() {
+            let shown = paint.faint(&finding.advice);
+            let empty = || (String::new(), None);
+            table.painted(vec![empty(), empty(), (finding.advice.clone(), Some(shown))]);
+        }
     }
     out(&table.render(|head| paint.faint(head)))?;
     let needed = findings.iter().filter(|f| f.state == State::Needed).count();
@@ -87,7 +91,8 @@ fn machine() -> Vec<Finding> {
             governor.clone(),
             "timing is steadier under `performance`; it is read, never changed",
         ),
-        other => here("frequency governor", known(other)),
+        Probe::Known(governor) => here("frequency governor", governor.clone()),
+        Probe::Unavailable(_) => here("frequency governor", "not told by this machine"),
     });
     let shm = Path::new("/dev/shm");
     found.push(if shm.is_dir() && writable(shm) {
@@ -206,10 +211,9 @@ fn provider(home: &ProviderHome) -> Finding {
             let shown = format!("{id}: {folder} is not there");
             missing(State::Optional, "provider", shown, "put its packages there")
         }
-        Environment::Venv => here(
-            "provider",
-            format!("{id}, its environment is made at first need in {}", cache().display()),
-        ),
+        Environment::Venv => {
+            here("provider", format!("{id}, made at first need in {}", cache().display()))
+        }
         Environment::Host => match host_lacks(home) {
             None => here("provider", id),
             Some(lack) => {
