@@ -123,11 +123,12 @@ impl Project {
     }
 
     /// Adds a provider whose worker waits for a fifo as long as there is one, and a gate of two cells that judges it and
-    /// comes after the first. Gives the fifo.
+    /// comes after the first. The worker itself waits, so that it has no children. Gives the fifo.
     pub fn waiting(&self) -> PathBuf {
         let fifo = self.path("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let script = format!("[ -p {0} ] && cat {0}; exec $0 --defect none", fifo.display());
+        let script =
+            format!("[ -p {0} ] && read line < {0}; exec $0 --defect none", fifo.display());
         let worker = "{bin}/proofhouse-fake-worker";
         self.provider("waits", &format!(r#"["/bin/sh", "-c", "{script}", "{worker}"]"#));
         self.gate_of("waits", "required");
@@ -223,8 +224,8 @@ impl Running {
 
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        let line = format!("kill -s {name} {}", self.child.id());
+        assert!(Command::new("/bin/sh").args(["-c", &line]).status().unwrap().success());
     }
 
     /// Waits for the end; the output is what was not read as events.
