@@ -178,3 +178,23 @@ fn a_worker_that_dies_is_errored_and_the_others_finish() {
     let passed = ended.out.lines().filter(|l| l.contains("\"verdict\":\"pass\"")).count();
     assert_eq!(passed, 4);
 }
+
+#[test]
+fn the_self_test_finds_a_planted_fault_and_records_the_score_of_a_whole_one_only() {
+    let project = Project::new();
+    let ended = project.call(&["selftest", "--filter", "writes-zeros"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("1 of 1 planted faults found, 0 false alarms"), "{}", ended.out);
+    assert_eq!(project.evidence(), Vec::<String>::new(), "a part of a self-test is no score");
+    assert_eq!(project.call(&["selftest", "--filter", "no-such-fault"]).code, 4);
+}
+
+#[test]
+fn schemas_that_differ_from_the_committed_ones_are_code_100_and_named() {
+    let project = Project::new();
+    let differs = project.call(&["schema"]);
+    assert_eq!(differs.code, 100, "{differs:?}");
+    assert!(differs.out.contains("differs gates/schema/gate.schema.json"), "{}", differs.out);
+    assert_eq!(project.call(&["schema", "--write"]).code, 0);
+    assert_eq!(project.call(&["schema"]).code, 0);
+}

@@ -25,6 +25,12 @@ pub(crate) fn ratio(comparison: &Comparison) -> String {
     }
 }
 
+/// `1.43x`, where there is no room for the interval.
+pub(crate) fn ratio_alone(comparison: &Comparison) -> String {
+    let estimate = comparison.estimate.as_ref();
+    estimate.map_or_else(|| "no estimate".to_owned(), |e| format!("{:.2}x", e.ratio.0))
+}
+
 /// A time per call.
 pub(crate) fn time(ns: f64) -> String {
     Nanos(ns).to_string()

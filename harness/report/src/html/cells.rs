@@ -30,7 +30,7 @@ pub(super) fn section(model: &ReportModel) -> Markup {
                             tr data-text=(search_text(cell)) {
                                 td { (word(cell.verdict)) }
                                 td { (cell.gate) }
-                                td { (cell.cell) }
+                                td.key { (cell.cell) }
                                 td { (cell.provider) }
                                 td.seen { (seen(cell)) }
                                 td.wide-only { code title=(cell.evidence) { (cell.evidence.short()) } }
@@ -58,7 +58,7 @@ fn seen(cell: &CellRow) -> Markup {
         @if let Some(ulp) = cell.max_ulp { "max " (format!("{ulp:.2}")) " ulp" }
         @for (index, comparison) in cell.comparisons.iter().enumerate() {
             @if index > 0 || cell.max_ulp.is_some() { br; }
-            (comparison.speed) " " (words::ratio(comparison)) " against " (comparison.baseline)
+            (comparison.speed) " " (words::ratio_alone(comparison)) " / " (comparison.baseline)
         }
         @if cell.max_ulp.is_none() && cell.comparisons.is_empty() {
             @if let Some(reason) = cell.reasons.first() { (reason.detail) }
