@@ -4,7 +4,6 @@ mod convert;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Once;
 
 use proofhouse_contract::{
     Call, CallPlan, ContractError, ErrorKind, TensorLayout, TensorMut, TensorPlan, TensorView,
@@ -45,13 +44,8 @@ impl CpuWorker {
 
     /// Makes the pool on first need, so that the hello does not wait for it.
     fn make_pool(&self) {
-        static MADE: Once = Once::new();
         if let Some(threads) = self.threads {
-            MADE.call_once(|| {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get());
-                // It fails only where the process has a pool already, as a test's process may.
-                let _ = pool.build_global();
-            });
+            proofhouse_cpu::use_threads(threads);
         }
     }
 }

@@ -23,6 +23,7 @@ mod vocabulary;
 
 pub use cpu::Cpu;
 pub use entries::{DynamicFp8, TopkLogprobs};
+pub use parallel::use_threads;
 pub use path::Path;
 
 use proofhouse_contract::{Call, ContractError, Mode, TensorMut, TensorView};

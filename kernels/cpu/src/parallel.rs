@@ -1,6 +1,14 @@
 //! Work spread over the threads of the current rayon pool, when it is worth it.
 
+use std::num::NonZeroUsize;
+
 use crate::rows::Split;
+
+/// Makes the process's pool of so many threads; the first caller of a process decides, later ones change nothing.
+pub fn use_threads(threads: NonZeroUsize) {
+    // It fails only where the process has a pool already.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global();
+}
 
 /// Bytes of operands under which a part is not worth a thread of its own.
 pub(crate) const GRAIN_BYTES: usize = 256 << 10;
