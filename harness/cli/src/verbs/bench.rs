@@ -89,7 +89,8 @@ fn start_up(project: &Project) -> Result<Vec<Line>, CliError> {
     let folder = scratch()?;
     let mut options = options(project, &quick_arguments())?;
     options.reuse = Reuse::Fresh;
-    options.gates.retain(|gate| gate.header.kind == GateKind::Correctness);
+    let ours = |gate: &ResolvedGate| gate.header.candidates.iter().any(|id| id.as_str() == "cpu");
+    options.gates.retain(|gate| gate.header.kind == GateKind::Correctness && ours(gate));
     options.gates.truncate(1);
     if let Some(gate) = options.gates.first_mut() {
         gate.cells.truncate(1);
