@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use proofhouse_gate::judge::total;
+use proofhouse_gate::judge::{gate_total, total};
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::event::{CellFinished, Event};
 use proofhouse_schema::evidence::{Observation, Record, SessionRecord};
 use proofhouse_schema::exit::Exit;
-use proofhouse_schema::gate::GateKind;
-use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::gate::{GateKind, TimingRule};
+use proofhouse_schema::ids::{GateId, ProviderId};
 use proofhouse_schema::samples::Samples;
 use proofhouse_schema::verdict::{Verdict, VerdictBody};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -89,6 +89,8 @@ struct Dispatcher<'a> {
     reused: usize,
     exit: Exit,
     verdicts: Vec<VerdictBody>,
+    /// What each baseline gate requires.
+    rules: BTreeMap<GateId, TimingRule>,
     session: Option<(Digest, SessionRecord)>,
     problem: Option<RunError>,
 }
@@ -110,6 +112,7 @@ impl<'a> Dispatcher<'a> {
             reused: plan.reused(),
             exit: Exit::Passed,
             verdicts: Vec::new(),
+            rules: rules(plan),
             session: None,
             problem: None,
         }
@@ -400,14 +403,36 @@ impl<'a> Dispatcher<'a> {
         self.stop.request();
     }
 
+    /// What gates ask for that require wins of many cells: each must hold among all of them.
+    fn adjusted(&self) -> Exit {
+        let mut exit = Exit::Passed;
+        for (gate, rule) in &self.rules {
+            let of_gate = || self.verdicts.iter().filter(|verdict| verdict.gate == *gate);
+            let plain = total(of_gate());
+            let held = gate_total(Some(rule), of_gate());
+            if plain.verdict == Verdict::Pass && held.verdict != Verdict::Pass {
+                let message = format!(
+                    "{gate}: every cell passed by itself, but not every win holds among {} cells (Holm, 5 %)",
+                    plain.cells
+                );
+                self.event(Event::Warning { message });
+                if plain.required > 0 {
+                    exit = exit.worst(held.exit);
+                }
+            }
+        }
+        exit
+    }
+
     fn finish(mut self, begun: Instant) -> Outcome {
         let total = total(&self.verdicts);
+        let adjusted = self.adjusted();
         if self.verdicts.len() < self.planned {
             // Stopped before the end, by a signal or by the time budget: what decides may not have had its turn.
             let so_far = if total.required == 0 { Exit::Passed } else { total.exit };
             self.exit = self.exit.worst(Exit::Interrupted).worst(so_far);
         } else {
-            self.exit = self.exit.worst(total.exit);
+            self.exit = self.exit.worst(total.exit).worst(adjusted);
         }
         let passed = self.verdicts.iter().filter(|v| v.verdict == Verdict::Pass).count();
         self.event(Event::Finished {
@@ -425,6 +450,11 @@ impl<'a> Dispatcher<'a> {
             problem: self.problem,
         }
     }
+}
+
+fn rules(plan: &Plan) -> BTreeMap<GateId, TimingRule> {
+    let headers = plan.gates.iter().map(|gate| &gate.gate.header);
+    headers.filter_map(|header| Some((header.id.clone(), header.timing.clone()?))).collect()
 }
 
 /// Tasks that ask the run to stop; they end with the run.

@@ -14,6 +14,8 @@
 //!
 //! A panic inside a provider becomes a `failed` answer. The process never ends with success without a `bye`.
 
+#[allow(unsafe_code, reason = "pieces of one anonymous mapping")]
+mod arena;
 pub mod decline;
 mod descriptor;
 mod line;

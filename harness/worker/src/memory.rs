@@ -1,6 +1,6 @@
-//! Memory that calls borrow: mapped files and private blocks, each owned beside the call that borrows it.
+//! Memory that calls borrow: mapped files and private pieces, each owned beside the call that borrows it.
 //!
-//! This is the one module with unsafe code. [`Bound`] is a call together with the memory that its slices point into;
+//! With `arena`, this is the one module with unsafe code. [`Bound`] is a call together with the memory that its slices point into;
 //! the call is dropped first, and nobody else reaches the memory while it lives.
 
 use std::fs::{File, OpenOptions};
@@ -10,12 +10,13 @@ use std::os::unix::fs::MetadataExt as _;
 use memmap2::MmapMut;
 use proofhouse_schema::protocol::{Prepare, TensorRef};
 
+use crate::arena::{Arena, Piece};
 use crate::decline::Decline;
 use crate::descriptor::{byte_range, is_null, is_written, refuse_null, refuse_overlap, row_stride};
 use crate::provider::{Call, Region, Worker};
 use crate::tensor::{Storage, Tensor};
 
-/// Alignment of private blocks in bytes: one cache line.
+/// A cache line, in bytes.
 const LINE: usize = 64;
 
 /// A call and the memory that it borrows.
@@ -29,25 +30,7 @@ pub(crate) struct Bound {
 /// Owned memory whose addresses do not change when the owner moves.
 enum Memory {
     Mapped(Vec<MmapMut>),
-    Private(Vec<Block>),
-}
-
-/// A heap block, in which a tensor's bytes lie at `range`.
-struct Block {
-    bytes: Vec<u8>,
-    range: Range<usize>,
-}
-
-impl Block {
-    /// A copy of `bytes` that starts at the same distance from a cache line as the original.
-    fn copy_of(tensor: &TensorRef, bytes: &[u8]) -> Self {
-        let skew = (tensor.offset % LINE as u64) as usize;
-        let mut block = vec![0u8; bytes.len() + 2 * LINE];
-        let start = block.as_ptr().align_offset(LINE) + skew;
-        let range = start..start + bytes.len();
-        block[range.clone()].copy_from_slice(bytes);
-        Self { bytes: block, range }
-    }
+    Private(Vec<Piece>),
 }
 
 impl Bound {
@@ -87,16 +70,25 @@ impl Bound {
         Ok(Self { call: Some(call), memory: Memory::Mapped(files.maps) })
     }
 
-    /// Binds a case to private copies of its tensors; `contents` holds each tensor's bytes, in order.
+    /// Binds a case to private copies of its tensors, each as far from a cache line as the original; `contents` holds
+    /// each tensor's bytes, in order.
     pub(crate) fn private(
         worker: &mut dyn Worker,
         case: &Prepare,
         contents: &[Vec<u8>],
+        arena: &mut Arena,
     ) -> Result<Self, Decline> {
-        let tensors = case.tensors.iter().zip(contents);
-        let blocks = tensors.map(|(tensor, bytes)| Block::copy_of(tensor, bytes)).collect();
-        let mut bound = Self { call: None, memory: Memory::Private(blocks) };
-        bound.bind_blocks(worker, case)?;
+        let mut pieces = Vec::with_capacity(contents.len());
+        for (tensor, bytes) in case.tensors.iter().zip(contents) {
+            let skew = (tensor.offset % LINE as u64) as usize;
+            let none =
+                |error: std::io::Error| Decline::Failed(format!("no memory for a copy: {error}"));
+            let mut piece = arena.cut(bytes.len(), skew).map_err(none)?;
+            piece.fill(bytes);
+            pieces.push(piece);
+        }
+        let mut bound = Self { call: None, memory: Memory::Private(pieces) };
+        bound.bind_pieces(worker, case)?;
         Ok(bound)
     }
 
@@ -107,23 +99,23 @@ impl Bound {
         case: &Prepare,
         contents: &[Vec<u8>],
     ) -> Result<(), Decline> {
-        // The old call borrows from the blocks.
+        // The old call borrows from the pieces.
         self.call = None;
-        if let Memory::Private(blocks) = &mut self.memory {
-            for (block, bytes) in blocks.iter_mut().zip(contents) {
-                block.bytes[block.range.clone()].copy_from_slice(bytes);
+        if let Memory::Private(pieces) = &mut self.memory {
+            for (piece, bytes) in pieces.iter_mut().zip(contents) {
+                piece.fill(bytes);
             }
         }
-        self.bind_blocks(worker, case)
+        self.bind_pieces(worker, case)
     }
 
-    fn bind_blocks(&mut self, worker: &mut dyn Worker, case: &Prepare) -> Result<(), Decline> {
-        let Memory::Private(blocks) = &mut self.memory else { return Ok(()) };
+    fn bind_pieces(&mut self, worker: &mut dyn Worker, case: &Prepare) -> Result<(), Decline> {
+        let Memory::Private(pieces) = &mut self.memory else { return Ok(()) };
         let places: Vec<_> =
-            blocks.iter().enumerate().map(|(place, block)| (place, block.range.clone())).collect();
-        let bases: Vec<_> = blocks.iter_mut().map(|block| block.bytes.as_mut_ptr()).collect();
-        // SAFETY: each range lies inside a block of its own, which slicing checked when it was filled; no call
-        // borrows from the blocks now, they are owned by this `Bound`, never resized, and outlive its call.
+            pieces.iter().enumerate().map(|(place, piece)| (place, 0..piece.len())).collect();
+        let bases: Vec<_> = pieces.iter_mut().map(Piece::base).collect();
+        // SAFETY: each range is a whole piece, and pieces are disjoint; no call
+        // borrows from the pieces now, they are owned by this `Bound`, never resized, and outlive its call.
         let tensors = unsafe { slices(case, &bases, &places) }?;
         self.call = Some(worker.bind(case, tensors)?);
         Ok(())
@@ -134,7 +126,7 @@ impl std::fmt::Debug for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (kind, count) = match &self.memory {
             Memory::Mapped(maps) => ("mapped", maps.len()),
-            Memory::Private(blocks) => ("private", blocks.len()),
+            Memory::Private(pieces) => ("private", pieces.len()),
         };
         write!(f, "Bound({count} {kind})")
     }

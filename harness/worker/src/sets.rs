@@ -4,6 +4,7 @@ use proofhouse_schema::catalog::Role;
 use proofhouse_schema::protocol::{Prepare, TensorRef};
 use proofhouse_timer::host::{CallFailure, HostWork};
 
+use crate::arena::Arena;
 use crate::decline::Decline;
 use crate::descriptor::is_written;
 use crate::memory::Bound;
@@ -17,6 +18,8 @@ const TURN_POISON: u8 = 0xa5;
 pub(crate) struct Sets {
     case: Prepare,
     sets: Vec<Bound>,
+    /// Where the sets lie.
+    arena: Arena,
     /// What each tensor held in the file when the sets were made or refreshed.
     contents: Vec<Vec<u8>>,
     last: u32,
@@ -31,15 +34,17 @@ impl Sets {
         mapped: &mut Bound,
     ) -> Result<Self, Decline> {
         let contents = read_all(case, mapped);
-        let first = Bound::private(worker, case, &contents)?;
+        let mut arena = Arena::default();
+        let first = Bound::private(worker, case, &contents, &mut arena)?;
         let case = case.clone();
-        Ok(Self { case, sets: vec![first], contents, last: 0, declined: None })
+        Ok(Self { case, sets: vec![first], arena, contents, last: 0, declined: None })
     }
 
     /// Makes sets until there are `count`.
     pub(crate) fn grow(&mut self, worker: &mut dyn Worker, count: u32) -> Result<(), Decline> {
         while self.sets.len() < count as usize {
-            self.sets.push(Bound::private(worker, &self.case, &self.contents)?);
+            let set = Bound::private(worker, &self.case, &self.contents, &mut self.arena)?;
+            self.sets.push(set);
         }
         Ok(())
     }
