@@ -89,6 +89,13 @@ pub fn forest(title: &str, cells: &[&CellRow]) -> Result<String, PlotError> {
     })
 }
 
+/// A tick's ratio without the dust of its power of ten.
+fn tick(ratio: f64) -> String {
+    let digits = if ratio < 1.0 { 3 } else { 1 };
+    let text = format!("{ratio:.digits$}");
+    format!("{}x", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// A logarithmic axis that always shows 1.
 struct Axis {
     low: f64,
@@ -134,7 +141,7 @@ impl Axis {
         for ratio in self.ticks() {
             let x = self.x(ratio);
             area.draw(&PathElement::new(vec![(x, TOP - 6), (x, bottom)], GRID.stroke_width(1)))?;
-            let text = format!("{ratio}x");
+            let text = tick(ratio);
             for y in [TOP - 20, bottom + 6] {
                 let at = (x - width(&text, 11) / 2, y);
                 area.draw(&Text::new(text.clone(), at, font(11, FAINT)))?;
@@ -144,5 +151,16 @@ impl Axis {
         area.draw(&PathElement::new(vec![(one, TOP - 6), (one, bottom)], INK.stroke_width(1)))?;
         area.draw(&Text::new("slower".to_owned(), (one - 54, 6), font(11, FAINT)))?;
         area.draw(&Text::new("faster".to_owned(), (one + 10, 6), font(11, FAINT)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tick;
+
+    #[test]
+    fn ticks_have_no_dust() {
+        let ticks = [7.0 * 10_f64.powi(-1), 0.15, 1.0, 1.5, 10.0, 150.0].map(tick);
+        assert_eq!(ticks, ["0.7x", "0.15x", "1x", "1.5x", "10x", "150x"]);
     }
 }
