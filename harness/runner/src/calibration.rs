@@ -6,24 +6,21 @@
 use std::sync::mpsc::Sender;
 
 use proofhouse_gate::stats::{StatsError, binomial_interval, median};
-use proofhouse_schema::canonical::{self, Digest};
 use proofhouse_schema::event::Event;
-use proofhouse_schema::evidence::{
-    BlobRef, CalibrationLine, CalibrationRate, Record, SessionRecord,
-};
+use proofhouse_schema::evidence::{CalibrationLine, CalibrationRate, SessionRecord};
 use proofhouse_schema::gate::{Cell, GateKind, Inputs, Level, ResolvedGate};
 use proofhouse_schema::ids::{GateId, IdError, ProviderId};
 use proofhouse_schema::provider::{Environment, ProviderFacts};
 use proofhouse_schema::real::Real;
-use proofhouse_schema::samples::Samples;
-use proofhouse_schema::units::{Bytes, Wide};
+use proofhouse_schema::units::Wide;
 use proofhouse_schema::verdict::{Comparison, Require, Speed, VerdictBody};
 
 use crate::dispatch::run;
 use crate::error::RunError;
 use crate::interrupt::Stop;
+use crate::memory::Memory;
 use crate::options::{Reuse, RunOptions};
-use crate::ports::{Evidence, EvidenceError, Finished, Judge};
+use crate::ports::Judge;
 use crate::provider::ProviderHome;
 
 /// The id of the twin that is as fast as the provider.
@@ -82,12 +79,12 @@ pub fn calibrate(
         run_options.providers.extend(twin);
     }
     let asked = run_options.gates.iter().map(|gate| gate.cells.len()).sum();
-    let mut shelf = Shelf::default();
+    let mut shelf = Memory::default();
     let outcome = run(run_options, &mut shelf, judge, stop, events)?;
     if let Some(problem) = outcome.problem {
         return Err(problem);
     }
-    let (Some(session), Some(provider)) = (shelf.session, shelf.provider) else {
+    let (Some(session), Some(provider)) = (shelf.session, shelf.candidate) else {
         return Err(setup("calibrate", "no baseline cell was measured"));
     };
     let lines: Vec<CalibrationLine> =
@@ -213,42 +210,6 @@ fn rate(lines: &[CalibrationLine], planted: f64) -> Result<CalibrationRate, Stat
         high,
         median_half_width: median(&widths).ok().map(Real),
     })
-}
-
-/// Evidence in memory: single comparisons are not kept, the calibration is.
-#[derive(Debug, Default)]
-struct Shelf {
-    session: Option<SessionRecord>,
-    provider: Option<ProviderFacts>,
-}
-
-impl Evidence for Shelf {
-    fn put(&mut self, record: &Record) -> Result<Digest, EvidenceError> {
-        match record {
-            Record::Session(session) => self.session = Some((**session).clone()),
-            Record::Cell(cell) => self.provider = Some(cell.candidate.clone()),
-            _ => {}
-        }
-        canonical::digest(record).map_err(|source| fault("giving a record its digest", source))
-    }
-
-    fn put_samples(&mut self, samples: &Samples) -> Result<BlobRef, EvidenceError> {
-        let bytes = samples.encode().map_err(|source| fault("encoding samples", source))?;
-        let rows = samples.rows.len() as u64;
-        Ok(BlobRef { sha256: Digest::of(&bytes), size: Bytes(bytes.len() as u64), rows })
-    }
-
-    fn finished(&self, _key: &Digest) -> Result<Option<Finished>, EvidenceError> {
-        Ok(None)
-    }
-}
-
-fn fault(what: &str, source: canonical::CanonicalError) -> EvidenceError {
-    EvidenceError {
-        what: what.to_owned(),
-        folder: std::path::PathBuf::from("memory"),
-        source: Box::new(source),
-    }
 }
 
 #[cfg(test)]

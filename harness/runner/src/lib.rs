@@ -25,6 +25,7 @@ mod draft;
 pub mod environment;
 mod error;
 mod interrupt;
+mod memory;
 mod options;
 mod plan;
 pub mod ports;

@@ -5,17 +5,15 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use proofhouse_schema::canonical::{self, Digest};
 use proofhouse_schema::catalog::Catalog;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
-use proofhouse_schema::evidence::{BlobRef, ExploitResult, QualificationScore, Record};
+use proofhouse_schema::evidence::{ExploitResult, QualificationScore};
 use proofhouse_schema::gate::{
     CaseSpec, Cell, Expect, GateHeader, GateKind, Inputs, Level, Profile, ResolvedGate, TimingRule,
 };
 use proofhouse_schema::ids::{GateId, IdError, OperatorName, ProviderId};
 use proofhouse_schema::provider::{Environment, Provider};
-use proofhouse_schema::samples::Samples;
 use proofhouse_schema::timing::{Cache, Clock, ClockPolicy, Launch, Statistic, TimingContract};
 use proofhouse_schema::units::{Bytes, Wide};
 use proofhouse_schema::verdict::{Require, Verdict};
@@ -23,8 +21,9 @@ use proofhouse_schema::verdict::{Require, Verdict};
 use crate::dispatch::run;
 use crate::error::RunError;
 use crate::interrupt::Stop;
+use crate::memory::Memory;
 use crate::options::{Limits, RunOptions};
-use crate::ports::{Evidence, EvidenceError, Finished, Judge};
+use crate::ports::Judge;
 use crate::provider::ProviderHome;
 use crate::selection::Selection;
 
@@ -145,7 +144,7 @@ impl Stage<'_> {
             control: self.exploit.control,
             right: self.exploit.expected.contains(&found),
         };
-        Ok((result, shelf.batteries()))
+        Ok((result, shelf.batteries))
     }
 
     fn run_options(&self) -> Result<RunOptions, IdError> {
@@ -299,44 +298,5 @@ fn rule(exploit: &Exploit) -> TimingRule {
         },
         margin: 0.03,
         require: if undecided { Require::Win } else { Require::Measured },
-    }
-}
-
-/// Evidence in memory: a self-test's single runs are not kept, its findings are.
-#[derive(Debug, Default)]
-struct Memory {
-    batteries: Batteries,
-}
-
-impl Memory {
-    fn batteries(self) -> Batteries {
-        self.batteries
-    }
-}
-
-impl Evidence for Memory {
-    fn put(&mut self, record: &Record) -> Result<Digest, EvidenceError> {
-        if let Record::Session(session) = record {
-            self.batteries.extend(session.qualification.clone());
-        }
-        canonical::digest(record).map_err(|source| fault("giving a record its digest", source))
-    }
-
-    fn put_samples(&mut self, samples: &Samples) -> Result<BlobRef, EvidenceError> {
-        let bytes = samples.encode().map_err(|source| fault("encoding samples", source))?;
-        let rows = samples.rows.len() as u64;
-        Ok(BlobRef { sha256: Digest::of(&bytes), size: Bytes(bytes.len() as u64), rows })
-    }
-
-    fn finished(&self, _key: &Digest) -> Result<Option<Finished>, EvidenceError> {
-        Ok(None)
-    }
-}
-
-fn fault(what: &str, source: canonical::CanonicalError) -> EvidenceError {
-    EvidenceError {
-        what: what.to_owned(),
-        folder: PathBuf::from("memory"),
-        source: Box::new(source),
     }
 }
