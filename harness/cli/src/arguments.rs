@@ -137,7 +137,7 @@ pub struct RunArguments {
     /// How much is measured: quick (exploratory), full (qualified) or claim
     #[arg(long, default_value = "quick")]
     pub profile: ProfileId,
-    /// Take cells with all of these words in `GATE CELL PROVIDER`; every --filter must hold
+    /// Take cells of which all these texts begin a word of `GATE CELL PROVIDER` (or are it, with = or .)
     #[arg(long, value_name = "WORDS")]
     pub filter: Vec<String>,
     /// Take part I of N

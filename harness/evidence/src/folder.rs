@@ -1,5 +1,6 @@
 //! Reading an evidence folder.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use proofhouse_schema::samples::Samples;
 
 use crate::blob;
 use crate::error::EvidenceError;
+use crate::log;
 
 /// The largest record or log that is read, in bytes.
 pub(crate) const MAX_FILE: u64 = 256 << 20;
@@ -123,6 +125,20 @@ impl Folder {
     /// The first [`EvidenceError`]; use [`Folder::verify`] for all of them.
     pub fn read_all(&self) -> Result<Vec<Stored>, EvidenceError> {
         self.files()?.iter().map(|file| self.read(file)).collect()
+    }
+
+    /// What the logs name: the digest of each file. Their chains are followed.
+    ///
+    /// # Errors
+    /// When a log cannot be read or its chain is broken.
+    pub fn logged(&self) -> Result<HashMap<String, Digest>, EvidenceError> {
+        let mut named = HashMap::new();
+        for file in self.logs()? {
+            let bytes = self.bytes(&file)?;
+            let chain = log::read(&self.root.join(&file), &bytes)?;
+            named.extend(chain.lines.into_iter().map(|line| (line.file, line.sha256)));
+        }
+        Ok(named)
     }
 
     /// Reads the samples of a blob.

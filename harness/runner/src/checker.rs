@@ -113,7 +113,8 @@ impl Checker {
         &mut self,
         case: &CaseSpec,
     ) -> Result<QualificationScore, CheckerFault> {
-        match self.worker.ask(Request::Qualify { case: case.clone() }).await? {
+        let request = Request::Qualify { case: case.clone(), gates: self.gates_folder.clone() };
+        match self.worker.ask(request).await? {
             Reply::Qualified(score) => Ok(score),
             Reply::Failed { detail } => {
                 Err(CheckerFault::Declined(format!("the battery could not run: {detail}")))

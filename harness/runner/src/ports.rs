@@ -1,7 +1,7 @@
 //! What the runner needs of others: a place for evidence and a judge.
 //!
 //! Both are traits so that a full disk, a read-only folder or a wrong judge can be planted in tests. The real ones are
-//! [`FolderEvidence`](crate::ports::FolderEvidence) and [`GateJudge`](crate::ports::GateJudge).
+//! [`FolderEvidence`] and [`GateJudge`].
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -140,8 +140,13 @@ impl FolderEvidence {
         let mut sessions = HashMap::new();
         let mut verdicts: HashMap<Digest, VerdictBody> = HashMap::new();
         let failed = |source| fault("reading", folder.root().to_owned(), source);
+        let logged = folder.logged().map_err(failed)?;
         for file in folder.files().map_err(failed)? {
             let stored = folder.read(&file).map_err(failed)?;
+            // What no log names was added by hand: it is never used again, and `verify` tells it.
+            if logged.get(&file) != Some(&stored.digest) {
+                continue;
+            }
             match stored.record {
                 Record::Cell(cell) => {
                     let entry = Entry { evidence: stored.digest, file, verdict: None };

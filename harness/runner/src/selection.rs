@@ -40,10 +40,15 @@ fn text_matches(text: &str, gate: &str, cell: &str, provider: &str) -> bool {
     let words: Vec<&str> =
         [gate, provider].into_iter().chain(cell.split_ascii_whitespace()).collect();
     text.split_ascii_whitespace().all(|wanted| {
-        words
-            .iter()
-            .any(|word| if wanted.contains('=') { *word == wanted } else { word.contains(wanted) })
+        let whole = wanted.contains('=') || wanted.contains('.');
+        words.iter().any(|word| if whole { *word == wanted } else { begins(word, wanted) })
     })
+}
+
+/// Whether a word, or one of a gate's parts, begins with a text: `rms_norm` finds `rms_norm.baseline`, and not
+/// `add_rms_norm.baseline`.
+fn begins(word: &str, wanted: &str) -> bool {
+    word.split('.').any(|part| part.starts_with(wanted))
 }
 
 /// Part `index` of `count`, counted from 1. Which part a cell belongs to depends on the digest of gate, cell and
@@ -133,6 +138,10 @@ mod tests {
         assert!(!takes("rows=12"));
         assert!(!takes("ows=1"));
         assert!(takes("rms F32 cpu"));
+        assert!(takes("correct"));
+        assert!(takes("rms_norm.correctness"));
+        assert!(!takes("norm.correctness"));
+        assert!(!takes("norm"));
         assert!(!takes("rms BF16"));
     }
 }

@@ -88,6 +88,8 @@ pub enum Request {
     Qualify {
         /// The case that is mutated.
         case: CaseSpec,
+        /// The folder that paths of input files are relative to.
+        gates: String,
     },
 }
 

@@ -274,7 +274,10 @@ fn every_checker_is_qualified_in_every_dtype() {
     let mut house = House::open();
     for mut spec in all_cases(&house.catalog, 33) {
         spec.layout = "row-strided:8".to_owned();
-        let reply = house.checker.ask(Request::Qualify { case: spec.clone() }).unwrap();
+        let reply = house
+            .checker
+            .ask(Request::Qualify { case: spec.clone(), gates: String::new() })
+            .unwrap();
         let Reply::Qualified(score) = reply else { panic!("{spec:?}: {reply:?}") };
         assert!(score.qualified(), "{} {}: {score:?}", spec.operator, spec.dtype);
         assert!(score.mutants > 30, "{score:?}");

@@ -29,7 +29,7 @@ pub struct Checker {
     posed: BTreeMap<String, (PathBuf, PosedCase)>,
     masters: Masters,
     files: InputFiles,
-    /// The gates folder of the last case that was posed.
+    /// The gates folder of the last request that named one.
     gates: PathBuf,
 }
 
@@ -103,7 +103,7 @@ impl Checker {
     /// Runs the mutation battery on a case.
     ///
     /// # Errors
-    /// Those of posing and judging; an input file is looked for in the gates folder of the last case posed.
+    /// Those of posing and judging; an input file is looked for in the gates folder of the last request that named one.
     pub fn qualify(&mut self, spec: &CaseSpec) -> Result<QualificationScore, CheckerError> {
         let call = to_call(spec.operator.as_str(), spec.dtype, &spec.dims, &spec.params)?;
         let master = self.master(&call, spec, 0)?;
@@ -197,7 +197,10 @@ impl Worker for Checker {
             Request::Catalog => ("catalog", catalog::export().map(|c| Reply::Catalog(Box::new(c)))),
             Request::Pose(pose) => (pose.case.as_str(), self.pose(pose).map(Reply::Posed)),
             Request::Judge(judge) => (judge.case.as_str(), self.judge(judge).map(Reply::Judged)),
-            Request::Qualify { case } => ("qualify", self.qualify(case).map(Reply::Qualified)),
+            Request::Qualify { case, gates } => {
+                self.gates = PathBuf::from(gates);
+                ("qualify", self.qualify(case).map(Reply::Qualified))
+            }
             Request::Release { case } => {
                 let known = self.posed.remove(case).is_some();
                 return known.then(|| Reply::Released { case: case.clone() });

@@ -1,7 +1,7 @@
 //! From TOML to a resolved gate, in stages, with a type per stage.
 //!
 //! [`written`] is a file as a person wrote it, with the place of every value; [`spec`] is what it means by itself;
-//! [`resolve`] binds it to catalog, providers and profiles and spells every cell out. Each stage notes everything that
+//! [`mod@resolve`] binds it to catalog, providers and profiles and spells every cell out. Each stage notes everything that
 //! is wrong before it gives up. What is wrong is data ([`fault`]); how it looks is [`render`]'s.
 
 mod exclude;
