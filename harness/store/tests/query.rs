@@ -36,7 +36,7 @@ fn every_way_to_ask_is_answered() {
         ("WITH a AS (SELECT 1 AS x) SELECT * FROM a", 1),
         ("VALUES (1), (2)", 2),
         ("SELECT provider, median(per_call_ns) FROM samples WHERE measured GROUP BY ALL", 2),
-        ("SHOW TABLES", 16),
+        ("SHOW TABLES", 17),
         ("DESCRIBE controls", 9),
         ("SUMMARIZE controls", 9),
         ("SELECT 1 WHERE false", 0),
