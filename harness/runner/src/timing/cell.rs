@@ -11,8 +11,8 @@ use proofhouse_schema::protocol::{Measure, Phase, Poison, Posed, Request};
 
 use super::arms::{Distrusted, TakenTurn};
 use super::identical::{Memory, remembers};
-use super::interrupted;
 use super::party::{NoTurn, Party};
+use super::{interrupted, plain_request};
 use crate::attempt::{Answer, Loss, sentence};
 use crate::checker::{CheckerFault, PoseOf};
 use crate::context::{Context, Desk};
@@ -270,20 +270,7 @@ impl Round<'_> {
     }
 
     fn request(&self, name: &str, phase: Phase) -> Measure {
-        let profile = &self.context.options.profile;
-        Measure {
-            case: name.to_owned(),
-            phase,
-            block: 0,
-            position: 0,
-            samples: profile.samples,
-            min_sample_ns: profile.min_sample_us * 1e3,
-            cache: self.rule.contract.cache,
-            footprint: 0,
-            publish: false,
-            slowdown: 0.0,
-            refresh: false,
-        }
+        plain_request(self.context, self.rule, name, phase)
     }
 
     async fn take(

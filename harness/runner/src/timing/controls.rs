@@ -15,7 +15,7 @@ use proofhouse_schema::real::Real;
 use proofhouse_schema::verdict::Speed;
 
 use super::party::{NoTurn, Party};
-use super::{Group, ceilings, groups, pinned_cores};
+use super::{Group, ceilings, groups, pinned_cores, plain_request};
 use crate::attempt::{Answer, Loss, Placement};
 use crate::checker::PoseOf;
 use crate::context::{Context, Desk};
@@ -193,20 +193,7 @@ impl Replica<'_> {
     }
 
     fn request(&self, name: &str, phase: Phase) -> Measure {
-        let profile = &self.context.options.profile;
-        Measure {
-            case: name.to_owned(),
-            phase,
-            block: 0,
-            position: 0,
-            samples: profile.samples,
-            min_sample_ns: profile.min_sample_us * 1e3,
-            cache: self.rule.contract.cache,
-            footprint: 0,
-            publish: false,
-            slowdown: 0.0,
-            refresh: false,
-        }
+        plain_request(self.context, self.rule, name, phase)
     }
 
     async fn bind(&mut self, party: &mut Party, name: &str) -> Result<(), String> {

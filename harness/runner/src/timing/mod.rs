@@ -17,6 +17,7 @@ use std::rc::Rc;
 use proofhouse_schema::evidence::{Ending, Finding, Observation};
 use proofhouse_schema::gate::{GateKind, TimingRule};
 use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::protocol::{Measure, Phase};
 
 use crate::attempt::{Loss, Placement};
 use crate::context::{Context, Desk};
@@ -82,6 +83,24 @@ fn pinned_cores(threads: u32) -> Result<Vec<usize>, String> {
         return Err(format!("{wanted} threads need as many cores, {} may be used", usable.len()));
     }
     Ok(usable[usable.len() - wanted..].to_vec())
+}
+
+/// A request of the profile's size that plants, publishes and renews nothing; the place within a block is the caller's.
+fn plain_request(context: &Context, rule: &TimingRule, name: &str, phase: Phase) -> Measure {
+    let profile = &context.options.profile;
+    Measure {
+        case: name.to_owned(),
+        phase,
+        block: 0,
+        position: 0,
+        samples: profile.samples,
+        min_sample_ns: profile.min_sample_us * 1e3,
+        cache: rule.contract.cache,
+        footprint: 0,
+        publish: false,
+        slowdown: 0.0,
+        refresh: false,
+    }
 }
 
 struct GroupRun<'a> {
