@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sample::Invalid;
+
 /// A device that can run calls and tell how long they took.
 ///
 /// Every method may fail, and a failure ends the measurement.
@@ -15,6 +17,31 @@ pub trait Device {
 
     /// The facts about the device that a plan is checked against.
     fn properties(&self) -> Properties;
+
+    /// The least difference that the device's clock is documented or known to show, in
+    /// nanoseconds; none when two readings in a row tell it better.
+    fn resolution_ns(&self) -> Option<f64> {
+        None
+    }
+
+    /// Makes the calls of a sample ready, outside the timed region: a device that replays captured
+    /// graphs captures and uploads them here.
+    ///
+    /// What it gives, if anything, is why those calls are not what is to be timed.
+    fn prepare(&mut self, _rotation: Rotation) -> Result<Option<Invalid>, DeviceError> {
+        Ok(None)
+    }
+
+    /// Comes right before the first stamp of a region: an asynchronous device may enqueue work
+    /// that keeps it busy until the region is handed over, so that handing over is not timed.
+    fn lead_in(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Tells how long a sample of the warm-up lasted in the end, in nanoseconds.
+    fn settled(&mut self, _sample_ns: f64) -> Result<(), DeviceError> {
+        Ok(())
+    }
 
     /// Marks a point in device time; on an asynchronous device it only enqueues the mark.
     fn stamp(&mut self) -> Result<Self::Stamp, DeviceError>;
@@ -51,6 +78,12 @@ pub trait Device {
     /// Gives buffer set `set` its original contents back (operators that work in place).
     fn restore(&mut self, set: u32) -> Result<(), DeviceError>;
 
+    /// Gives the buffer sets below `sets` their original contents back; a device that can do it in
+    /// one go overrides it.
+    fn restore_all(&mut self, sets: u32) -> Result<(), DeviceError> {
+        (0..sets).try_for_each(|set| self.restore(set))
+    }
+
     /// Touches `bytes` bytes that are no buffer set, so that those leave the caches.
     fn evict(&mut self, bytes: u64) -> Result<(), DeviceError>;
 
@@ -69,6 +102,22 @@ impl<D: Device + ?Sized> Device for &mut D {
 
     fn properties(&self) -> Properties {
         (**self).properties()
+    }
+
+    fn resolution_ns(&self) -> Option<f64> {
+        (**self).resolution_ns()
+    }
+
+    fn prepare(&mut self, rotation: Rotation) -> Result<Option<Invalid>, DeviceError> {
+        (**self).prepare(rotation)
+    }
+
+    fn lead_in(&mut self) -> Result<(), DeviceError> {
+        (**self).lead_in()
+    }
+
+    fn settled(&mut self, sample_ns: f64) -> Result<(), DeviceError> {
+        (**self).settled(sample_ns)
     }
 
     fn stamp(&mut self) -> Result<Self::Stamp, DeviceError> {
@@ -97,6 +146,10 @@ impl<D: Device + ?Sized> Device for &mut D {
 
     fn restore(&mut self, set: u32) -> Result<(), DeviceError> {
         (**self).restore(set)
+    }
+
+    fn restore_all(&mut self, sets: u32) -> Result<(), DeviceError> {
+        (**self).restore_all(sets)
     }
 
     fn evict(&mut self, bytes: u64) -> Result<(), DeviceError> {
@@ -230,6 +283,12 @@ impl EventReasons {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceCall {
+    /// [`Device::prepare`].
+    Prepare,
+    /// [`Device::lead_in`].
+    LeadIn,
+    /// [`Device::settled`].
+    Settled,
     /// [`Device::stamp`].
     Stamp,
     /// [`Device::elapsed_ns`].
@@ -240,7 +299,7 @@ pub enum DeviceCall {
     Call,
     /// [`Device::slow_down`].
     SlowDown,
-    /// [`Device::restore`].
+    /// [`Device::restore`] or [`Device::restore_all`].
     Restore,
     /// [`Device::evict`].
     Evict,
@@ -255,6 +314,9 @@ pub enum DeviceCall {
 impl fmt::Display for DeviceCall {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
+            Self::Prepare => "preparation",
+            Self::LeadIn => "lead-in",
+            Self::Settled => "preparation for turns",
             Self::Stamp => "stamp",
             Self::Elapsed => "elapsed time",
             Self::HostNow => "host clock",

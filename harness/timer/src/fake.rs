@@ -6,7 +6,9 @@
 
 use crate::device::{
     ClockKind, Device, DeviceCall, DeviceError, EscapeLimit, EventReasons, LoadedCode, Properties,
+    Rotation,
 };
+use crate::sample::Invalid;
 
 /// Cost of one reading of the fake's clock, in nanoseconds.
 pub const STAMP_NS: f64 = 20.0;
@@ -36,11 +38,13 @@ pub enum Fault {
     LoadsCode,
     /// The clocks are held back.
     Throttles,
+    /// The calls are captured and hold no kernel.
+    NoKernels,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Error,
         Self::ZeroTime,
         Self::NegativeTime,
@@ -51,6 +55,7 @@ impl Fault {
         Self::HostClockBack,
         Self::LoadsCode,
         Self::Throttles,
+        Self::NoKernels,
     ];
 
     /// True when the fault can happen in that method.
@@ -67,6 +72,7 @@ impl Fault {
             Self::HostClockBack => call == DeviceCall::HostNow,
             Self::LoadsCode => call == DeviceCall::Call,
             Self::Throttles => call == DeviceCall::EventReasons,
+            Self::NoKernels => call == DeviceCall::Prepare,
         }
     }
 }
@@ -95,6 +101,8 @@ pub struct FakeDevice {
     step_ns: f64,
     escaped_ns: f64,
     pending_reasons: EventReasons,
+    resolution_ns: Option<f64>,
+    settled_ns: Option<f64>,
 }
 
 impl FakeDevice {
@@ -127,6 +135,8 @@ impl FakeDevice {
             step_ns: 1.0,
             escaped_ns: 0.0,
             pending_reasons: EventReasons::default(),
+            resolution_ns: None,
+            settled_ns: None,
         }
     }
 
@@ -198,6 +208,19 @@ impl FakeDevice {
     pub fn free_stamps(mut self) -> Self {
         self.stamp_ns = 0.0;
         self
+    }
+
+    /// Says that the clock counts in ticks of `resolution_ns`.
+    #[must_use]
+    pub fn with_resolution(mut self, resolution_ns: f64) -> Self {
+        self.resolution_ns = Some(resolution_ns);
+        self
+    }
+
+    /// The time of a sample that the warm-up told, if it ended well.
+    #[must_use]
+    pub fn settled_ns(&self) -> Option<f64> {
+        self.settled_ns
     }
 
     /// Leaves `escaped_ns` of work running after each region, which the device-wide wait sees.
@@ -303,6 +326,27 @@ impl Device for FakeDevice {
 
     fn properties(&self) -> Properties {
         self.properties
+    }
+
+    fn resolution_ns(&self) -> Option<f64> {
+        self.resolution_ns
+    }
+
+    fn prepare(&mut self, rotation: Rotation) -> Result<Option<Invalid>, DeviceError> {
+        let fault = self.enter(DeviceCall::Prepare)?;
+        let empty = Invalid::NoKernels { kernels: 0, calls: rotation.calls };
+        Ok((fault == Some(Fault::NoKernels)).then_some(empty))
+    }
+
+    fn lead_in(&mut self) -> Result<(), DeviceError> {
+        self.enter(DeviceCall::LeadIn)?;
+        Ok(())
+    }
+
+    fn settled(&mut self, sample_ns: f64) -> Result<(), DeviceError> {
+        self.enter(DeviceCall::Settled)?;
+        self.settled_ns = Some(sample_ns);
+        Ok(())
     }
 
     fn stamp(&mut self) -> Result<f64, DeviceError> {

@@ -38,8 +38,8 @@ pub enum MeasureError {
         /// What failed.
         source: DeviceError,
     },
-    /// The clock cannot be trusted, before any turn.
-    #[error("the clock is unusable in {stage:?}")]
+    /// The clock, or what it timed, cannot be trusted, before any turn.
+    #[error("there is no time to trust in {stage:?}")]
     Clock {
         /// When.
         stage: Stage,

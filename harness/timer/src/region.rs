@@ -111,9 +111,12 @@ impl<D: Device> Core<D> {
         regions.sort_by(f64::total_cmp);
         // The median and not the least, so that one wild reading cannot loosen every later check.
         let moved = &regions[regions.partition_point(|ns| *ns <= 0.0)..];
-        let step_ns = match moved.get(moved.len() / 2) {
-            Some(step) => *step,
-            None => self.wait_for_a_step()?,
+        // A clock that counts in fixed ticks may show an empty region that is many ticks long.
+        let known = self.device.resolution_ns().filter(|ns| ns.is_finite() && *ns > 0.0);
+        let step_ns = match (known, moved.get(moved.len() / 2)) {
+            (Some(known), _) => known,
+            (None, Some(step)) => *step,
+            (None, None) => self.wait_for_a_step()?,
         };
         let empty_region_ns = regions[regions.len() / 2];
         Ok(Calibration { step_ns, empty_region_ns, regions: CALIBRATION_REGIONS })
@@ -146,8 +149,12 @@ impl<D: Device> Core<D> {
     pub(crate) fn take(&mut self, region: Region) -> Result<Taken, Stop> {
         let Region { rotation, phase, index, slowdown } = region;
         let preparing_ns = self.host_now()?;
+        if let Some(invalid) = self.device.prepare(rotation)? {
+            return Err(invalid.into());
+        }
         self.prepare_buffers()?;
         let before_ns = self.host_now()?;
+        self.device.lead_in()?;
         let from = self.device.stamp()?;
         self.device.run_calls(rotation)?;
         if slowdown > 0.0 {
@@ -176,9 +183,7 @@ impl<D: Device> Core<D> {
 
     fn prepare_buffers(&mut self) -> Result<(), Stop> {
         if self.plan.restore {
-            for set in 0..self.plan.sets {
-                self.device.restore(set)?;
-            }
+            self.device.restore_all(self.plan.sets)?;
         }
         if let Cache::Cold { evict_bytes: bytes @ 1.. } = self.plan.cache {
             self.device.evict(bytes)?;

@@ -187,6 +187,22 @@ pub enum Invalid {
         /// The reasons.
         reasons: EventReasons,
     },
+    /// What was captured does less than one kernel a call: an empty graph or remembered results.
+    #[error("{kernels} kernels were captured for {calls} calls; accepted: at least one a call")]
+    NoKernels {
+        /// Kernels in the captured graph.
+        kernels: u64,
+        /// Calls that were captured.
+        calls: u32,
+    },
+    /// Two captures of one measurement hold different kernels.
+    #[error("the kernels changed between two captures: only before {gone:?}, only now {new:?}")]
+    KernelsChanged {
+        /// Kernels of the first capture alone.
+        gone: Vec<String>,
+        /// Kernels of the later capture alone.
+        new: Vec<String>,
+    },
     /// Code was loaded or compiled while it was measured.
     #[error("loaded code changed during the turn: {} to {}", .before.count, .after.count)]
     CodeLoaded {
@@ -211,6 +227,8 @@ impl Invalid {
             Self::LongerThanWall { .. } => "longer-than-wall",
             Self::WorkEscaped { .. } => "work-escaped",
             Self::ClockEvents { .. } => "clock-events",
+            Self::NoKernels { .. } => "no-kernels",
+            Self::KernelsChanged { .. } => "kernels-changed",
             Self::CodeLoaded { .. } => "code-loaded",
         }
     }

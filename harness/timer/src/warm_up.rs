@@ -95,6 +95,7 @@ pub(crate) fn run<D: Device>(
                     needed_ns,
                 });
             }
+            core.device.settled(typical_ns).map_err(|error| stop(error.into()))?;
             return Ok(Warmed { samples, calls, next_set });
         }
         if core.host_now().map_err(stop)? - start_ns > limits.max_ns {

@@ -89,6 +89,9 @@ fn broken_at(index: usize, fault: Fault) -> Ending {
 fn a_clean_run_uses_every_device_method() {
     let (log, _) = clean_run();
     for call in [
+        DeviceCall::Prepare,
+        DeviceCall::LeadIn,
+        DeviceCall::Settled,
         DeviceCall::Stamp,
         DeviceCall::Elapsed,
         DeviceCall::HostNow,
@@ -152,6 +155,7 @@ fn is_reason_for(fault: Fault, reasons: &[Invalid]) -> bool {
         Fault::HostClockBack => matches!(reason, Invalid::HostClockWentBack { .. }),
         Fault::LoadsCode => matches!(reason, Invalid::CodeLoaded { .. }),
         Fault::Throttles => matches!(reason, Invalid::ClockEvents { .. }),
+        Fault::NoKernels => matches!(reason, Invalid::NoKernels { kernels: 0, calls: 3 }),
     }
 }
 
@@ -178,6 +182,17 @@ fn an_untrue_time_before_the_turns_is_a_typed_error() {
         let ending = broken_at(elapsed(Stage::WarmUp), fault);
         assert!(matches!(ending, Ending::Refused(MeasureError::Clock { .. })), "{ending:?}");
     }
+}
+
+#[test]
+fn an_empty_capture_before_the_turns_is_a_typed_error() {
+    let (log, _) = clean_run();
+    let first = log.iter().position(|call| *call == DeviceCall::Prepare).unwrap();
+    let ending = broken_at(first, Fault::NoKernels);
+    let Ending::Refused(MeasureError::Clock { stage, source }) = ending else {
+        panic!("{ending:?}")
+    };
+    assert_eq!((stage, source.code()), (Stage::WarmUp, "no-kernels"));
 }
 
 #[test]

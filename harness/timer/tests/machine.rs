@@ -162,6 +162,27 @@ fn a_sample_is_a_hundred_steps_of_the_clock_or_an_error() {
 }
 
 #[test]
+fn a_known_resolution_is_the_step_and_not_the_length_of_an_empty_region() {
+    let plan = Plan::hot(4, 64, 10, 5);
+    let mut device = FakeDevice::steady(10_000.0).with_resolution(500.0);
+    let warm = warm(&mut device, &plan).unwrap();
+    assert_eq!(warm.calibration().step_ns, 500.0);
+    assert_eq!(warm.calibration().empty_region_ns, 20.0);
+    for nonsense in [0.0, f64::NAN, -1.0] {
+        let mut device = FakeDevice::steady(10_000.0).with_resolution(nonsense);
+        let calibrated = Timer::new(&mut device, &plan).unwrap().calibrate().unwrap();
+        assert_eq!(calibrated.calibration().step_ns, 20.0);
+    }
+}
+
+#[test]
+fn the_device_is_told_how_long_a_settled_sample_lasts() {
+    let mut device = FakeDevice::steady(10_000.0).slow_start(45, 3.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 5)).unwrap();
+    assert_eq!(warm.device_mut().settled_ns(), Some(100_020.0));
+}
+
+#[test]
 fn a_clock_that_stands_still_is_an_error() {
     let mut device = FakeDevice::steady(10_000.0).coarse_clock(1e12).free_stamps();
     let Err(error) = warm(&mut device, &Plan::hot(1, 64, 1, 1)) else { panic!("settled") };
@@ -322,4 +343,6 @@ fn a_reason_has_a_stable_code() {
     let reason = Invalid::HostClockWentBack { before_ns: 2, after_ns: 1 };
     assert_eq!(reason.code(), "host-clock-went-back");
     assert_eq!(Invalid::ZeroTime { calls: 1 }.code(), "zero-time");
+    let changed = Invalid::KernelsChanged { gone: vec!["a".into()], new: vec![] };
+    assert_eq!(changed.code(), "kernels-changed");
 }
