@@ -133,6 +133,7 @@ pub(crate) fn record(
         inputs: draft.posed.inputs,
         tolerance: draft.posed.tolerance,
         traffic: draft.posed.traffic,
+        device: None,
         session: session_digest.clone(),
         source: session.source.clone(),
         attempts: draft.attempts,

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use proofhouse_schema::catalog::Catalog;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{ExploitResult, QualificationScore};
@@ -205,6 +206,7 @@ impl Stage<'_> {
             environment: Environment::Binary,
             lock: None,
             packages: BTreeMap::new(),
+            devices: vec![DeviceKind::Cpu],
             operators: BTreeMap::from([(OperatorName::new("rms_norm")?, vec![Dtype::F32])]),
             refusals: true,
             strided: false,
@@ -228,6 +230,7 @@ impl Stage<'_> {
             kind: self.exploit.kind,
             level: Level::Required,
             about: "planted faults are seen".to_owned(),
+            device: DeviceKind::Cpu,
             operator: "rms_norm".parse()?,
             candidates: vec!["fake".parse()?],
             baselines,

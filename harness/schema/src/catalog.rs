@@ -42,6 +42,10 @@ pub struct Operator {
     pub layouts: Vec<String>,
     /// Value classes that apply.
     pub values: Vec<String>,
+    /// Value classes that can leave an output without any finite element, so that no error could be measured: a case has
+    /// one where at least one of these dimensions reaches its extent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub finite_from: BTreeMap<String, BTreeMap<String, u64>>,
     /// Invalid inputs whose pass is the right error.
     pub refusals: Vec<Refusal>,
 }
@@ -54,6 +58,9 @@ pub struct Dim {
     pub name: String,
     /// What it counts.
     pub meaning: String,
+    /// The least extent that is accepted.
+    #[serde(default)]
+    pub least: u64,
 }
 
 /// A parameter.
@@ -68,8 +75,41 @@ pub struct Param {
     pub default: ParamValue,
     /// The accepted range, in words.
     pub accepted: String,
+    /// The accepted range, for programs.
+    #[serde(default)]
+    pub domain: Domain,
     /// What it means.
     pub meaning: String,
+}
+
+/// The values of a parameter that are accepted: finite, and inside every bound that is given.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    /// Values are above this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<f64>,
+    /// Values are at least this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least: Option<f64>,
+    /// Values are at most this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<f64>,
+    /// Values are at most the extent of this dimension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_dim: Option<String>,
+}
+
+impl Domain {
+    /// Whether a value is accepted, whatever the extents are. A truth value always is.
+    #[must_use]
+    pub fn admits(&self, value: ParamValue) -> bool {
+        let Some(number) = value.as_f64() else { return true };
+        number.is_finite()
+            && self.above.is_none_or(|low| number > low)
+            && self.least.is_none_or(|least| number >= least)
+            && self.most.is_none_or(|most| number <= most)
+    }
 }
 
 /// The type of a parameter.
@@ -220,6 +260,21 @@ pub struct Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_admits_finite_numbers_inside_its_bounds() {
+        let above = Domain { above: Some(0.0), ..Domain::default() };
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(!above.admits(ParamValue::Float(bad)), "{bad}");
+        }
+        assert!(above.admits(ParamValue::Float(1e-300)));
+        let range = Domain { least: Some(1.0), most: Some(128.0), ..Domain::default() };
+        for (value, admitted) in [(0, false), (1, true), (128, true), (129, false)] {
+            assert_eq!(range.admits(ParamValue::Integer(value)), admitted, "{value}");
+        }
+        assert!(Domain::default().admits(ParamValue::Boolean(false)));
+        assert!(!Domain::default().admits(ParamValue::Float(f64::NAN)));
+    }
 
     #[test]
     fn parameters_keep_their_type_and_nan_has_a_form() {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
+use crate::device::{DeviceKind, Reuse};
 use crate::gate::{CaseSpec, GateHeader, Profile};
 use crate::ids::{ProviderId, WriterId};
 use crate::probe::Probe;
@@ -86,6 +87,9 @@ pub struct CellRecord {
     pub tolerance: BTreeMap<String, String>,
     /// Bytes that any implementation must move, if the catalog declares them.
     pub traffic: Option<Traffic>,
+    /// The device that the candidate ran on; none: the host's processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceFacts>,
     /// The session.
     pub session: Digest,
     /// The source tree.
@@ -100,6 +104,40 @@ pub struct CellRecord {
     pub grade: Grade,
     /// The command that runs it again.
     pub reproduce: Vec<String>,
+}
+
+/// A device as it was found; nothing on it is ever set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceFacts {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its name.
+    pub name: Probe<String>,
+    /// Compute capability, e.g. `9.0`.
+    pub architecture: Probe<String>,
+    /// The driver's version.
+    pub driver: Probe<String>,
+    /// The newest CUDA version that the driver supports.
+    pub cuda: Probe<String>,
+    /// The VBIOS's version.
+    pub vbios: Probe<String>,
+    /// Whether memory errors are corrected.
+    pub ecc: Probe<bool>,
+    /// Whether it is cut into instances.
+    pub mig: Probe<bool>,
+    /// The power limit in milliwatts.
+    pub power_limit_mw: Probe<u32>,
+    /// The largest clock of the multiprocessors in MHz.
+    pub max_sm_mhz: Probe<u32>,
+    /// Memory.
+    pub memory: Probe<Bytes>,
+    /// The PCI address.
+    pub pci: Probe<String>,
+    /// What holds the clocks; read, never set.
+    pub clock_policy: String,
 }
 
 /// Bytes read and written.
@@ -136,6 +174,10 @@ pub enum Observation {
     Correctness(CorrectnessObservation),
     /// A baseline cell that ran.
     Baseline(BaselineObservation),
+    /// A graph cell that ran.
+    Graph(GraphObservation),
+    /// A sanitizer cell that ran.
+    Sanitizer(SanitizerObservation),
     /// The candidate says that it does not do this.
     Unsupported {
         /// Why.
@@ -165,6 +207,77 @@ pub struct CorrectnessObservation {
     pub passes: Vec<Pass>,
     /// The checker's mutation battery on this operator and dtype in this session.
     pub qualification: QualificationScore,
+}
+
+/// What was seen in a graph cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GraphObservation {
+    /// Whether the call could be captured.
+    pub capture: Capture,
+    /// Replays with other contents in the same buffers, each beside an eager run on the same contents.
+    pub replays: Vec<ReplayPair>,
+    /// The checker's mutation battery on this operator and dtype in this session.
+    pub qualification: QualificationScore,
+}
+
+/// What became of a capture.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Capture {
+    /// It is a graph.
+    Captured {
+        /// Nodes of every kind.
+        nodes: u64,
+        /// Kernel nodes, each as `name grid=(x,y,z) block=(x,y,z)`.
+        kernels: Vec<String>,
+    },
+    /// The provider or the device says that it cannot be captured.
+    Unsupported {
+        /// Why.
+        reason: String,
+    },
+    /// It broke: the process died, or what it said was no answer.
+    Broken {
+        /// How.
+        detail: String,
+    },
+}
+
+/// A replay and the eager run that it must equal bit for bit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayPair {
+    /// The replay.
+    pub replay: Pass,
+    /// The eager run on the same contents.
+    pub eager: Pass,
+}
+
+/// What was seen in a sanitizer cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SanitizerObservation {
+    /// Each tool's run, in order.
+    pub tools: Vec<SanitizerRun>,
+    /// The checker's mutation battery on this operator and dtype in this session.
+    pub qualification: QualificationScore,
+}
+
+/// One tool of the sanitizer over one process of the candidate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SanitizerRun {
+    /// memcheck, racecheck, initcheck or synccheck.
+    pub tool: String,
+    /// The sanitizer's version.
+    pub version: Probe<String>,
+    /// Errors in its summary; none when it gave no summary.
+    pub errors: Option<u64>,
+    /// The first lines that report an error.
+    pub report: Vec<String>,
+    /// The candidate's run under it.
+    pub pass: Pass,
 }
 
 /// One run of the candidate.
@@ -203,6 +316,12 @@ pub enum Purpose {
     Refusal,
     /// The outputs of a timed call.
     Timed,
+    /// A replayed graph.
+    Replay,
+    /// An eager run beside a replay.
+    Eager,
+    /// A run under a sanitizer.
+    Sanitized,
 }
 
 /// What a candidate did.
@@ -330,6 +449,18 @@ pub struct Arm {
     pub worker_wall_ns: Nanos,
     /// Why the arm cannot be trusted, if it cannot.
     pub invalid: Vec<Finding>,
+    /// How buffers were kept in or out of the caches, where the worker says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<Reuse>,
+    /// Kernel nodes of the replayed graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
+    /// The host's time to enqueue a call, where calls are launched from the host onto a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enqueue: Option<Summary>,
+    /// The median clock of the multiprocessors over the measured samples, in MHz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sm_mhz: Option<Real>,
 }
 
 /// A summary of times per call.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
 use crate::catalog::ParamValue;
+use crate::device::DeviceKind;
 use crate::dtype::Dtype;
 use crate::ids::{GateId, OperatorName, ProfileId, ProviderId};
 use crate::timing::TimingContract;
@@ -100,6 +101,9 @@ pub struct GateHeader {
     pub level: Level,
     /// One sentence.
     pub about: String,
+    /// Where the candidates run.
+    #[serde(default, skip_serializing_if = "DeviceKind::is_cpu")]
+    pub device: DeviceKind,
     /// The operator.
     pub operator: OperatorName,
     /// Who is judged.

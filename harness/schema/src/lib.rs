@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`canonical`] | RFC 8785 bytes, strict parsing, digests |
 //! | [`catalog`] | what gates must know of operators, exported by the checker |
+//! | [`device`] | devices, and what is read off them |
 //! | [`gate`] | gates after resolution: what is asked |
 //! | [`protocol`] | the lines between supervisor and worker |
 //! | [`evidence`] | records, sessions, attempts: what was seen |
@@ -18,6 +19,7 @@
 
 pub mod canonical;
 pub mod catalog;
+pub mod device;
 pub mod dtype;
 pub mod event;
 pub mod evidence;

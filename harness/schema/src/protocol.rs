@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
 use crate::catalog::{Catalog, ParamValue, Role};
+use crate::device::{OpenedDevice, Reuse, Telemetry};
 use crate::dtype::Dtype;
 use crate::evidence::{Finding, MappedLibrary, QualificationScore, TensorComparison};
 use crate::gate::CaseSpec;
 use crate::ids::{OperatorName, ProviderId};
-use crate::timing::Cache;
+use crate::timing::{Cache, Launch};
 use crate::units::Nanos;
 
 /// The protocol's version; both sides must have the same.
@@ -69,6 +70,18 @@ pub enum Request {
     },
     /// Warm up, or take one turn of samples. Answer: `measured`.
     Measure(Measure),
+    /// Capture one call over the tensors that `check` uses in a device graph. Answer: `captured`, or `unsupported` where
+    /// the provider or the device says that it cannot be captured.
+    Capture {
+        /// The case.
+        case: String,
+    },
+    /// Load the mapped file's contents into the same device buffers, replay the captured graph, and store what it wrote
+    /// in the file. Answer: `replayed`.
+    Replay {
+        /// The case.
+        case: String,
+    },
     /// Say what really ran. Answer: `witnessed`.
     Witness,
     /// Forget a case and unmap its tensors. Answer: `released`.
@@ -106,6 +119,20 @@ pub enum Reply {
     },
     /// The operator ran.
     Checked {
+        /// The case.
+        case: String,
+    },
+    /// The call is in a graph.
+    Captured {
+        /// The case.
+        case: String,
+        /// Nodes of the graph, of every kind.
+        nodes: u64,
+        /// Its kernel nodes, each as `name grid=(x,y,z) block=(x,y,z)`.
+        kernels: Vec<String>,
+    },
+    /// The graph was replayed.
+    Replayed {
         /// The case.
         case: String,
     },
@@ -168,6 +195,9 @@ pub struct Hello {
     /// What it can do.
     #[serde(default)]
     pub capabilities: Capabilities,
+    /// The device that it opened; none: the host's processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<OpenedDevice>,
 }
 
 /// What a worker can do beside running an operator on contiguous tensors.
@@ -188,6 +218,9 @@ pub struct Capabilities {
     /// It honors `refresh` in `measure`; without it the check for remembered results (P34) cannot be made.
     #[serde(default)]
     pub refresh: bool,
+    /// It answers `capture` and `replay`.
+    #[serde(default)]
+    pub graph: bool,
 }
 
 /// A tensor in a mapped file.
@@ -247,6 +280,9 @@ pub struct Measure {
     pub min_sample_ns: f64,
     /// cold or hot.
     pub cache: Cache,
+    /// Calls from the host, or captured in a device graph.
+    #[serde(default)]
+    pub launch: Launch,
     /// For cold: bytes to be touched between two uses of a buffer.
     pub footprint: u64,
     /// Copy the tensors of the last timed call back into the mapped file, for the checker.
@@ -301,6 +337,18 @@ pub struct Measured {
     /// Why the turn cannot be trusted, if it cannot.
     #[serde(default)]
     pub invalid: Vec<Finding>,
+    /// On a device, launched from the host: nanoseconds that the host needed to enqueue each sample's calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub enqueue_ns: Vec<f64>,
+    /// What was read off the device around each sample.
+    #[serde(default, skip_serializing_if = "Telemetry::is_empty")]
+    pub telemetry: Telemetry,
+    /// Kernel nodes of the replayed graph, each as `name grid=(x,y,z) block=(x,y,z)`, in order, without repeats.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
+    /// How buffers were kept in or out of the caches; none on a worker that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<Reuse>,
 }
 
 /// What really ran.

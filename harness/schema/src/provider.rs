@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
+use crate::device::DeviceKind;
 use crate::dtype::Dtype;
 use crate::ids::{OperatorName, ProviderId};
 use crate::probe::Probe;
@@ -40,6 +41,8 @@ pub struct Provider {
     pub lock: Option<String>,
     /// Packages and versions, as pinned or expected.
     pub packages: BTreeMap<String, String>,
+    /// Devices that it runs on.
+    pub devices: Vec<DeviceKind>,
     /// Operators and the activation dtypes that it runs each in.
     pub operators: BTreeMap<OperatorName, Vec<Dtype>>,
     /// Whether it answers invalid inputs with typed refusals.

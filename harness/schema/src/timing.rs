@@ -17,11 +17,23 @@ pub enum Cache {
 
 /// How calls are launched.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Launch {
     /// One call after another from the host.
+    #[default]
     Eager,
     /// Calls captured in a device graph.
     Graph,

@@ -57,8 +57,8 @@ fn samples() -> Vec<Vec<u8>> {
         elapsed_ns: 1234.5,
     };
     let providers: Vec<ProviderId> = vec!["cpu".parse().unwrap(), "numpy".parse().unwrap()];
-    let many = Samples { providers: providers.clone(), rows: vec![row; 40] };
-    let none = Samples { providers, rows: Vec::new() };
+    let many = Samples { providers: providers.clone(), rows: vec![row; 40], ..Samples::default() };
+    let none = Samples { providers, ..Samples::default() };
     [many, none, Samples::default()].map(|samples| samples.encode().unwrap()).to_vec()
 }
 

@@ -70,6 +70,8 @@ pub(crate) fn outcome_words(observation: &Observation) -> (&'static str, Option<
     match observation {
         Observation::Correctness(_) => ("correctness", None),
         Observation::Baseline(_) => ("baseline", None),
+        Observation::Graph(_) => ("graph", None),
+        Observation::Sanitizer(_) => ("sanitizer", None),
         Observation::Unsupported { reason } => ("unsupported", Some(reason.clone())),
         Observation::NotRun { reason } => ("not-run", Some(reason.clone())),
         Observation::Errored { provider, detail, .. } => {
@@ -89,6 +91,13 @@ pub(crate) fn passes(cell: &CellRecord) -> Vec<(&str, &Pass)> {
             .iter()
             .flat_map(|(provider, passes)| passes.iter().map(|pass| (provider.as_str(), pass)))
             .collect(),
+        Observation::Graph(seen) => {
+            let both = seen.replays.iter().flat_map(|pair| [&pair.replay, &pair.eager]);
+            both.map(|pass| (cell.candidate.id.as_str(), pass)).collect()
+        }
+        Observation::Sanitizer(seen) => {
+            seen.tools.iter().map(|run| (cell.candidate.id.as_str(), &run.pass)).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use proofhouse_evidence::Stored;
 use proofhouse_schema::SCHEMA;
 use proofhouse_schema::canonical::{self, Digest};
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::evidence::{
     Arm, Attempt, BaselineObservation, BlobRef, CellRecord, Ending, Grade, HostFacts, Observation,
@@ -133,6 +134,7 @@ pub fn cell(number: u32, samples: u32) -> Result<CellRecord, IdError> {
         inputs: BTreeMap::from([("x".to_owned(), Digest::of(b"x"))]),
         tolerance: BTreeMap::from([("out".to_owned(), "1 ulp".to_owned())]),
         traffic: None,
+        device: None,
         session: session_digest()?,
         source: source_facts(),
         attempts: attempts(number)?,
@@ -262,6 +264,7 @@ fn gate() -> Result<GateHeader, IdError> {
         kind: GateKind::Baseline,
         level: Level::Required,
         about: "A synthetic gate.".to_owned(),
+        device: DeviceKind::Cpu,
         operator: OperatorName::new("rms_norm")?,
         candidates: vec![ProviderId::new(PROVIDERS[0])?],
         baselines: vec![ProviderId::new(PROVIDERS[1])?],

@@ -74,7 +74,9 @@ impl Worker for CpuWorker {
                 strided: true,
                 checker: false,
                 refresh: true,
+                graph: false,
             },
+            device: None,
         }
     }
 

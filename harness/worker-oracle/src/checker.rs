@@ -181,6 +181,7 @@ impl Worker for Checker {
             packages: BTreeMap::new(),
             operators: operators.collect(),
             capabilities: Capabilities { checker: true, ..Capabilities::default() },
+            device: None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`provider`] | the traits that a provider implements |
+//! | [`cases`] | what a worker that holds its own memory implements: a device's |
 //! | [`session`] | the connection and the strict loop |
 //! | [`tensor`] | tensors as a provider gets them |
 //! | [`decline`] | the answers that are no result |
@@ -16,8 +17,10 @@
 
 #[allow(unsafe_code, reason = "pieces of one anonymous mapping")]
 mod arena;
+pub mod cases;
 pub mod decline;
 mod descriptor;
+mod host;
 mod line;
 mod measure;
 #[allow(unsafe_code, reason = "mapped files, and calls that live beside the memory they borrow")]
@@ -29,7 +32,8 @@ mod sets;
 pub mod tensor;
 mod witness;
 
+pub use cases::Cases;
 pub use decline::Decline;
 pub use provider::{Call, Description, Mode, Region, Worker};
-pub use session::{SessionError, serve, serve_stream};
+pub use session::{SessionError, serve, serve_cases, serve_connected, serve_stream};
 pub use tensor::{Storage, Tensor};

@@ -1,5 +1,6 @@
 //! `measure`: a case under the timer, over private sets of its tensors.
 
+use proofhouse_schema::device::Telemetry;
 use proofhouse_schema::evidence::Finding;
 use proofhouse_schema::protocol::{Measure, Measured, Phase, Prepare, Reply};
 use proofhouse_schema::timing::Cache;
@@ -79,6 +80,10 @@ impl Bench<'_> {
             wall: Nanos((now_ns()? - start_ns) as f64),
             modules: [before, after],
             invalid: taken.invalid,
+            enqueue_ns: Vec::new(),
+            telemetry: Telemetry::default(),
+            kernels: Vec::new(),
+            reuse: None,
         })
     }
 
@@ -199,6 +204,7 @@ fn code_of(reason: &Invalid) -> &'static str {
         Invalid::WorkEscaped { .. } => "work-escaped",
         Invalid::ClockEvents { .. } => "clock-events",
         Invalid::CodeLoaded { .. } => "module-loaded",
+        Invalid::NoKernels { .. } | Invalid::KernelsChanged { .. } => reason.code(),
     }
 }
 
@@ -306,6 +312,7 @@ fn reach(request: &Measure, at_most: u32) -> CallsPerSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proofhouse_schema::timing::Launch;
 
     const MIB: u64 = 1 << 20;
 
@@ -318,6 +325,7 @@ mod tests {
             samples: 64,
             min_sample_ns: 100_000.0,
             cache,
+            launch: Launch::Eager,
             footprint: 0,
             publish: false,
             slowdown: 0.0,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use proofhouse_schema::device::OpenedDevice;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::ids::{OperatorName, ProviderId};
 use proofhouse_schema::protocol::{Capabilities, Prepare, Reply, Request};
@@ -22,6 +23,8 @@ pub struct Description {
     pub operators: BTreeMap<OperatorName, Vec<Dtype>>,
     /// What it can do.
     pub capabilities: Capabilities,
+    /// The device that it opened; none: the host's processor.
+    pub device: Option<OpenedDevice>,
 }
 
 /// Whether values that live on the device (ids, logits) are checked before they are used.

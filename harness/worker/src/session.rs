@@ -1,6 +1,5 @@
 //! The connection to the supervisor and the strict loop over its requests.
 
-use std::collections::BTreeMap;
 use std::io::{BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +8,13 @@ use std::path::PathBuf;
 use proofhouse_schema::canonical::{self, CanonicalError};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{
-    Hello, MAX_LINE, NONCE_VARIABLE, PROTOCOL, Prepare, Reply, ReplyLine, Request, RequestLine,
+    Hello, MAX_LINE, NONCE_VARIABLE, PROTOCOL, Reply, ReplyLine, Request, RequestLine,
     SOCKET_VARIABLE, Witnessed,
 };
 
+use crate::cases::{Cases, unknown_case};
+use crate::host::HostCases;
 use crate::line::{LineError, read_line};
-use crate::measure::{Bench, Timed};
-use crate::memory::Bound;
 use crate::provider::{Description, Mode, Worker};
 use crate::witness::Libraries;
 
@@ -81,6 +80,14 @@ pub enum SessionError {
 /// # Errors
 /// Any [`SessionError`]; the process must then end with a failure.
 pub fn serve(worker: &mut dyn Worker) -> Result<(), SessionError> {
+    serve_cases(&mut HostCases::new(worker))
+}
+
+/// As [`serve`], for a worker that holds its cases itself.
+///
+/// # Errors
+/// Any [`SessionError`]; the process must then end with a failure.
+pub fn serve_cases(cases: &mut dyn Cases) -> Result<(), SessionError> {
     let path = std::env::var_os(SOCKET_VARIABLE)
         .map(PathBuf::from)
         .ok_or(SessionError::NoVariable(SOCKET_VARIABLE))?;
@@ -88,7 +95,7 @@ pub fn serve(worker: &mut dyn Worker) -> Result<(), SessionError> {
         std::env::var(NONCE_VARIABLE).map_err(|_| SessionError::NoVariable(NONCE_VARIABLE))?;
     let stream =
         UnixStream::connect(&path).map_err(|source| SessionError::Connect { path, source })?;
-    serve_stream(worker, stream, nonce)
+    serve_connected(cases, stream, nonce)
 }
 
 /// Serves over a connected socket until `bye`.
@@ -100,12 +107,24 @@ pub fn serve_stream(
     stream: UnixStream,
     nonce: String,
 ) -> Result<(), SessionError> {
-    let description = worker.describe();
+    serve_connected(&mut HostCases::new(worker), stream, nonce)
+}
+
+/// As [`serve_stream`], for a worker that holds its cases itself.
+///
+/// # Errors
+/// Any [`SessionError`].
+pub fn serve_connected(
+    cases: &mut dyn Cases,
+    stream: UnixStream,
+    nonce: String,
+) -> Result<(), SessionError> {
+    let description = cases.describe();
     let provider = description.provider.clone();
     let mut reader = BufReader::new(stream.try_clone().map_err(LineError::Read)?);
     let mut sender = Sender { stream, nonce, provider };
-    sender.send(0, Reply::Hello(hello(description)))?;
-    let mut session = Session { worker, cases: BTreeMap::new(), libraries: Libraries::default() };
+    sender.send(0, Reply::Hello(hello(description.clone())))?;
+    let mut session = Session { cases, libraries: Libraries::default(), description };
     let mut line = Vec::new();
     let mut seq = 0;
     while read_line(&mut reader, MAX_LINE, &mut line)?.is_some() {
@@ -136,6 +155,7 @@ fn hello(description: Description) -> Hello {
         packages: description.packages,
         operators: description.operators,
         capabilities: description.capabilities,
+        device: description.device,
     }
 }
 
@@ -178,18 +198,10 @@ impl Sender {
     }
 }
 
-/// A prepared case.
-struct Case {
-    prepare: Prepare,
-    // Before `mapped` goes, its timed copies go.
-    timed: Option<Timed>,
-    mapped: Bound,
-}
-
 struct Session<'a> {
-    worker: &'a mut dyn Worker,
-    cases: BTreeMap<String, Case>,
+    cases: &'a mut dyn Cases,
     libraries: Libraries,
+    description: Description,
 }
 
 impl Session<'_> {
@@ -199,7 +211,7 @@ impl Session<'_> {
             Ok(reply) => reply,
             Err(panic) => {
                 if let Some(case) = case_of(request) {
-                    self.cases.remove(case);
+                    self.cases.forget(case);
                 }
                 Reply::Failed { detail: format!("panic: {}", panic_text(&*panic)) }
             }
@@ -208,18 +220,18 @@ impl Session<'_> {
 
     fn dispatch(&mut self, request: &Request) -> Reply {
         match request {
-            Request::Prepare(prepare) => self.prepare(prepare),
-            Request::Check { case, checked } => self.check(case, *checked),
-            Request::Measure(measure) => match self.cases.get_mut(&measure.case) {
-                Some(Case { prepare, timed, mapped }) => {
-                    Bench { worker: self.worker, case: prepare, mapped, timed }.measure(measure)
-                }
-                None => unknown_case(&measure.case),
-            },
+            Request::Prepare(prepare) => self.cases.prepare(prepare),
+            Request::Check { case, checked } => {
+                let mode = if *checked { Mode::Checked } else { Mode::Unchecked };
+                self.cases.check(case, mode)
+            }
+            Request::Measure(measure) => self.cases.measure(measure),
+            Request::Capture { case } => self.cases.capture(case),
+            Request::Replay { case } => self.cases.replay(case),
             Request::Witness => self.witness(),
             Request::Release { case } => {
-                let known = self.cases.remove(case).is_some();
-                match self.worker.answer(request) {
+                let known = self.cases.forget(case);
+                match self.cases.answer(request) {
                     Some(reply) => reply,
                     None if known => Reply::Released { case: case.clone() },
                     None => unknown_case(case),
@@ -227,31 +239,10 @@ impl Session<'_> {
             }
             Request::Bye => Reply::Bye,
             Request::Catalog | Request::Pose(_) | Request::Judge(_) | Request::Qualify { .. } => {
-                self.worker.answer(request).unwrap_or_else(|| Reply::Failed {
+                self.cases.answer(request).unwrap_or_else(|| Reply::Failed {
                     detail: "this provider is no checker".to_owned(),
                 })
             }
-        }
-    }
-
-    fn prepare(&mut self, prepare: &Prepare) -> Reply {
-        self.cases.remove(&prepare.case);
-        match Bound::mapped(self.worker, prepare) {
-            Ok(mapped) => {
-                let case = Case { prepare: prepare.clone(), mapped, timed: None };
-                self.cases.insert(prepare.case.clone(), case);
-                Reply::Prepared { case: prepare.case.clone() }
-            }
-            Err(decline) => decline.into_reply(&prepare.case),
-        }
-    }
-
-    fn check(&mut self, name: &str, checked: bool) -> Reply {
-        let Some(case) = self.cases.get_mut(name) else { return unknown_case(name) };
-        let mode = if checked { Mode::Checked } else { Mode::Unchecked };
-        match case.mapped.call().run(mode) {
-            Ok(()) => Reply::Checked { case: name.to_owned() },
-            Err(decline) => decline.into_reply(name),
         }
     }
 
@@ -259,25 +250,22 @@ impl Session<'_> {
         match self.libraries.mapped() {
             Ok(libraries) => Reply::Witnessed(Witnessed {
                 libraries,
-                packages: self.worker.describe().packages,
-                kernels: Vec::new(),
-                dispatch: self.worker.dispatch(),
+                packages: self.description.packages.clone(),
+                kernels: self.cases.kernels(),
+                dispatch: self.cases.dispatch(),
             }),
             Err(error) => Reply::Failed { detail: format!("/proc/self/maps: {error}") },
         }
     }
 }
 
-fn unknown_case(case: &str) -> Reply {
-    Reply::Failed {
-        detail: format!("case {case:?} is not known: it was never prepared, or released"),
-    }
-}
-
 fn case_of(request: &Request) -> Option<&str> {
     match request {
         Request::Prepare(prepare) => Some(&prepare.case),
-        Request::Check { case, .. } | Request::Release { case } => Some(case),
+        Request::Check { case, .. }
+        | Request::Capture { case }
+        | Request::Replay { case }
+        | Request::Release { case } => Some(case),
         Request::Measure(measure) => Some(&measure.case),
         _ => None,
     }

@@ -44,6 +44,7 @@ impl Worker for Idle {
             packages: BTreeMap::new(),
             operators: BTreeMap::new(),
             capabilities: Capabilities { measure: true, ..Default::default() },
+            device: None,
         }
     }
 

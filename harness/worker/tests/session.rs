@@ -10,7 +10,7 @@ use proofhouse_schema::ids::{OperatorName, ProviderId};
 use proofhouse_schema::protocol::{
     Capabilities, MAX_LINE, Measure, Measured, Phase, Prepare, Reply, Request, TensorRef,
 };
-use proofhouse_schema::timing::Cache;
+use proofhouse_schema::timing::{Cache, Launch};
 use proofhouse_worker::rehearsal::Rehearsal;
 use proofhouse_worker::session::SessionError;
 use proofhouse_worker::{Call, Decline, Description, Mode, Region, Storage, Tensor, Worker};
@@ -31,6 +31,7 @@ impl Worker for Toy {
             packages: BTreeMap::new(),
             operators: BTreeMap::from([(OperatorName::new("copy").unwrap(), vec![Dtype::U8])]),
             capabilities: Capabilities { measure: true, refresh: true, ..Default::default() },
+            device: None,
         }
     }
 
@@ -164,6 +165,7 @@ fn measure(phase: Phase, samples: u32) -> Measure {
         samples,
         min_sample_ns: 20_000.0,
         cache: Cache::Hot,
+        launch: Launch::Eager,
         footprint: 0,
         publish: false,
         slowdown: 0.0,

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use proofhouse_schema::device::DeviceKind;
+
 use super::nearest::nearest;
 
 /// A declaration's text and the path that people know it by.
@@ -229,7 +231,14 @@ pub enum Fault {
         /// The dtypes that some baseline runs.
         accepted: Vec<String>,
     },
-    /// A baseline that times more than the gate's contract names.
+    /// A provider that does not run on the gate's device.
+    OtherDevice {
+        /// The provider.
+        provider: String,
+        /// The device of the gate.
+        found: DeviceKind,
+    },
+    /// A provider that times more than the gate's contract names.
     IncludesDiffer {
         /// The provider.
         provider: String,
@@ -264,6 +273,7 @@ impl Fault {
             Fault::EscapingPath { .. } => "escaping-path",
             Fault::Tensor { .. } => "tensor",
             Fault::NoBaselineRuns { .. } => "no-baseline-runs",
+            Fault::OtherDevice { .. } => "other-device",
             Fault::IncludesDiffer { .. } => "includes-differ",
         }
     }
@@ -299,6 +309,9 @@ impl Fault {
             Fault::EscapingPath { path } => format!("the path `{path}` leaves the gates folder"),
             Fault::Tensor { found, .. } => format!("the tensors do not fit: {found}"),
             Fault::NoBaselineRuns { dtype, .. } => format!("no baseline of this gate runs {dtype}"),
+            Fault::OtherDevice { provider, found } => {
+                format!("`{provider}` does not run on {found}")
+            }
             Fault::IncludesDiffer { provider, found } => {
                 format!("`{provider}` times more than this contract names: {found}")
             }
@@ -336,6 +349,7 @@ impl Fault {
             Fault::EscapingPath { .. } => "must stay below gates/".into(),
             Fault::Tensor { .. } => "does not fit".into(),
             Fault::NoBaselineRuns { .. } => "nothing to compare with".into(),
+            Fault::OtherDevice { .. } => "is not for this device".into(),
             Fault::IncludesDiffer { .. } => "would be an unfair comparison".into(),
         }
     }
@@ -371,6 +385,9 @@ impl Fault {
             Fault::EscapingPath { .. } => {
                 Some("write a relative path without `..`, with `/` between folders".into())
             }
+            Fault::OtherDevice { found, .. } => Some(format!(
+                "name a provider whose provider.toml has devices = [\"{found}\"], or change the gate's `device`"
+            )),
             Fault::IncludesDiffer { found, .. } => {
                 Some(format!("name it in the contract: timing.includes = [\"{found}\"]"))
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::ids::{OperatorName, ProviderId};
 use proofhouse_schema::provider::{Environment, Provider};
@@ -43,9 +44,18 @@ pub struct ProviderFile {
     pub thread_variables: Option<Vec<Sited<String>>>,
     /// Further environment variables.
     pub variables: Option<Named<Sited<String>>>,
+    /// Devices that it runs on; default: `cpu`.
+    #[schemars(with = "Option<Vec<DeviceName>>")]
+    pub devices: Option<Vec<Sited<String>>>,
     /// Operators and the activation dtypes that it runs each in.
     pub operators: Named<Vec<Sited<String>>>,
 }
+
+/// A device as it is written.
+#[derive(JsonSchema)]
+#[schemars(extend("enum" = ["cpu", "cuda"]))]
+#[allow(dead_code, reason = "only its schema is used")]
+struct DeviceName(String);
 
 impl ProviderFile {
     fn read(reader: Reader<'_, '_>, sink: &mut Sink) -> Option<Self> {
@@ -63,6 +73,7 @@ impl ProviderFile {
         let expect_kernels = r.optional("expect-kernels", sink);
         let thread_variables = r.optional("thread-variables", sink);
         let variables = r.optional("variables", sink);
+        let devices = r.optional("devices", sink);
         let operators = r.required("operators", sink);
         r.finish(sink);
         Some(Self {
@@ -79,6 +90,7 @@ impl ProviderFile {
             expect_kernels,
             thread_variables,
             variables,
+            devices,
             operators: operators?,
         })
     }
@@ -94,6 +106,7 @@ pub fn parse_provider(shown: &str, bytes: &[u8]) -> Result<Provider, Declaration
         let id = sited_id(&written.id, ProviderId::new, sink);
         let environment = environment(&written, sink);
         let operators = operators(&written.operators, sink);
+        let devices = devices(written.devices.as_deref(), sink);
         if written.command.is_empty() {
             let accepted = "give the program: command = [\"{python}\", \"{folder}/worker.py\"]";
             let fault = Fault::Empty { what: "command", accepted: accepted.into() };
@@ -106,6 +119,7 @@ pub fn parse_provider(shown: &str, bytes: &[u8]) -> Result<Provider, Declaration
             environment: environment?,
             lock: written.lock.map(|lock| lock.value),
             packages: map(written.packages),
+            devices: devices?,
             operators: operators?,
             refusals: written.refusals.is_some_and(|flag| flag.value),
             strided: written.strided.is_some_and(|flag| flag.value),
@@ -116,6 +130,14 @@ pub fn parse_provider(shown: &str, bytes: &[u8]) -> Result<Provider, Declaration
             variables: map(written.variables),
         })
     })
+}
+
+fn devices(written: Option<&[Sited<String>]>, sink: &mut Sink) -> Option<Vec<DeviceKind>> {
+    let words = DeviceKind::ALL.map(|kind| (kind.as_str(), kind));
+    match written {
+        None => Some(vec![DeviceKind::Cpu]),
+        Some(found) => found.iter().map(|found| word(found, "device", &words, sink)).collect(),
+    }
 }
 
 fn texts(list: Option<Vec<Sited<String>>>) -> Vec<String> {

@@ -133,6 +133,7 @@ impl<'a> Resolver<'a> {
             kind: self.spec.kind,
             level: self.spec.level,
             about: self.spec.about.clone(),
+            device: self.spec.device,
             operator: self.spec.operator.value.clone(),
             candidates: ids(&self.spec.candidates),
             baselines: ids(&self.spec.baselines),
@@ -154,6 +155,13 @@ impl<'a> Resolver<'a> {
                         self.bindings.providers.keys().map(ToString::to_string).collect();
                     self.unknown(what, &id.clone_text(), accepted);
                 }
+            }
+        }
+        for id in spec.candidates.iter().chain(&spec.baselines) {
+            let Some(provider) = self.bindings.providers.get(&id.value) else { continue };
+            if !provider.devices.contains(&spec.device) {
+                let (provider, found) = (id.value.to_string(), spec.device);
+                self.sink.push(id.span.clone(), Fault::OtherDevice { provider, found });
             }
         }
         let Some(timing) = &spec.timing else { return };

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use proofhouse_schema::catalog::ParamValue;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::gate::{GateKind, Level, TimingRule};
 use proofhouse_schema::ids::{GateId, IdError, OperatorName, ProfileId, ProviderId};
@@ -30,8 +31,10 @@ pub struct GateSpec {
     pub file: Arc<SourceFile>,
     /// Its id, from its path.
     pub id: GateId,
-    /// correctness or baseline.
+    /// correctness, baseline, graph or sanitizer.
     pub kind: GateKind,
+    /// Where the candidates run.
+    pub device: DeviceKind,
     /// required or informative.
     pub level: Level,
     /// One sentence.
@@ -143,6 +146,11 @@ impl GateSpec {
     ) -> Option<Self> {
         let kind = word(&written.kind, "gate kind", &KINDS, sink);
         let level = word(&written.level, "level", &LEVELS, sink);
+        let devices = DeviceKind::ALL.map(|kind| (kind.as_str(), kind));
+        let device = match &written.device {
+            None => Some(DeviceKind::Cpu),
+            Some(found) => word(found, "device", &devices, sink),
+        };
         let operator = sited_id(&written.operator, OperatorName::new, sink);
         let candidates = provider_ids(&written.candidates, sink);
         let baselines = written.baselines.as_ref().map(|axis| provider_ids(axis, sink));
@@ -180,6 +188,7 @@ impl GateSpec {
             file,
             id: id?,
             kind: kind?,
+            device: device?,
             level: level?,
             about: written.about.value,
             operator: operator?,
@@ -194,8 +203,12 @@ impl GateSpec {
     }
 }
 
-const KINDS: [(&str, GateKind); 2] =
-    [("correctness", GateKind::Correctness), ("baseline", GateKind::Baseline)];
+const KINDS: [(&str, GateKind); 4] = [
+    ("correctness", GateKind::Correctness),
+    ("baseline", GateKind::Baseline),
+    ("graph", GateKind::Graph),
+    ("sanitizer", GateKind::Sanitizer),
+];
 const LEVELS: [(&str, Level); 2] =
     [("required", Level::Required), ("informative", Level::Informative)];
 
@@ -282,7 +295,21 @@ fn keys_fit_kind(kind: GateKind, written: &GateFile, sink: &mut Sink) {
                 sink.push(refusals.span.clone(), fault);
             }
         }
-        _ => {
+        other => {
+            if let (GateKind::Graph | GateKind::Sanitizer, Some(refusals)) =
+                (kind, &written.refusals)
+            {
+                let accepted = "move [refusals] to the operator's correctness gate";
+                let fault = Fault::NotForKind { key: "refusals", kind: other.as_str(), accepted };
+                sink.push(refusals.span.clone(), fault);
+            }
+            if matches!(kind, GateKind::Graph | GateKind::Sanitizer)
+                && written.device.as_ref().is_none_or(|device| device.value != "cuda")
+            {
+                let key =
+                    Fault::MissingKey { key: "device = \"cuda\"", table: "a gate of this kind" };
+                sink.push(written.kind.span.clone(), key);
+            }
             let accepted = "only a gate with kind = \"baseline\" compares speeds";
             let found = [
                 ("baselines", written.baselines.as_ref().map(|b| b.span.clone())),
@@ -290,7 +317,7 @@ fn keys_fit_kind(kind: GateKind, written: &GateFile, sink: &mut Sink) {
             ];
             for (key, span) in found {
                 if let Some(span) = span {
-                    sink.push(span, Fault::NotForKind { key, kind: "correctness", accepted });
+                    sink.push(span, Fault::NotForKind { key, kind: other.as_str(), accepted });
                 }
             }
         }

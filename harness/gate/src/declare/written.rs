@@ -18,9 +18,13 @@ use super::sited::{Axis, Named, Sited};
 pub struct GateFile {
     /// One sentence: what holds when the gate passes.
     pub about: Sited<String>,
-    /// `correctness` compares outputs with the oracle's; `baseline` compares speeds with named providers'.
-    #[schemars(extend("enum" = ["correctness", "baseline"]))]
+    /// `correctness` compares outputs with the oracle's; `baseline` compares speeds with named providers'; `graph` captures
+    /// the call in a device graph and replays it; `sanitizer` runs it under compute-sanitizer.
+    #[schemars(extend("enum" = ["correctness", "baseline", "graph", "sanitizer"]))]
     pub kind: Sited<String>,
+    /// The device that the candidates run on; default: `cpu`.
+    #[schemars(extend("enum" = ["cpu", "cuda"]))]
+    pub device: Option<Sited<String>>,
     /// The operator's name in `gates/catalog.json`.
     pub operator: Sited<String>,
     /// `required` decides the exit code; `informative` is told only.
@@ -162,6 +166,7 @@ impl GateFile {
         let mut r = reader.named("the gate");
         let about = r.required("about", sink);
         let kind = r.required("kind", sink);
+        let device = r.optional("device", sink);
         let operator = r.required("operator", sink);
         let level = r.required("level", sink);
         let candidates = r.required("candidates", sink);
@@ -175,6 +180,7 @@ impl GateFile {
         Some(Self {
             about: about?,
             kind: kind?,
+            device,
             operator: operator?,
             level: level?,
             candidates: candidates?,

@@ -7,9 +7,11 @@ mod baseline;
 mod clocks;
 mod correctness;
 mod grade;
+mod graph;
 mod identity;
 mod notes;
 mod outputs;
+mod sanitizer;
 mod speed;
 mod total;
 
@@ -79,7 +81,17 @@ fn observe(record: &CellRecord, evidence: &Evidence<'_>, notes: &mut Notes) -> V
         (Observation::Baseline(seen), GateKind::Baseline) => {
             return baseline::judge(record, seen, evidence.samples, evidence.session, notes);
         }
-        (Observation::Correctness(_) | Observation::Baseline(_), kind) => {
+        (Observation::Graph(seen), GateKind::Graph) => graph::judge(record, seen, notes),
+        (Observation::Sanitizer(seen), GateKind::Sanitizer) => {
+            sanitizer::judge(record, seen, notes);
+        }
+        (
+            Observation::Correctness(_)
+            | Observation::Baseline(_)
+            | Observation::Graph(_)
+            | Observation::Sanitizer(_),
+            kind,
+        ) => {
             let detail = format!("the observation is not one of a {kind} gate");
             notes.add(Verdict::Invalid, "other-observation", detail);
         }

@@ -117,5 +117,8 @@ pub(crate) fn purpose(purpose: Purpose) -> &'static str {
         Purpose::SingleRow => "run of one row alone",
         Purpose::Refusal => "run with the invalid input",
         Purpose::Timed => "timed run",
+        Purpose::Replay => "replayed graph",
+        Purpose::Eager => "eager run",
+        Purpose::Sanitized => "run under the sanitizer",
     }
 }

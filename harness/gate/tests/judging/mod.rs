@@ -9,6 +9,7 @@ use proofhouse_gate::judge::{Evidence, judge};
 use proofhouse_gate::stats::{median, summarize};
 use proofhouse_schema::SCHEMA;
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::evidence::{
     Arm, BaselineObservation, BlobRef, CellRecord, Control, CorrectnessObservation, Grade,
@@ -237,6 +238,7 @@ fn record(kind: GateKind, expect: Expect, observation: Observation) -> CellRecor
             kind,
             level: Level::Required,
             about: "a gate".into(),
+            device: DeviceKind::Cpu,
             operator: OperatorName::new("rms_norm").unwrap(),
             candidates: vec![id("cpu")],
             baselines: Vec::new(),
@@ -252,6 +254,7 @@ fn record(kind: GateKind, expect: Expect, observation: Observation) -> CellRecor
         inputs: BTreeMap::from([("x".to_owned(), Digest::of(b"x"))]),
         tolerance: BTreeMap::from([("y".to_owned(), "within 2 ulp".to_owned())]),
         traffic: Some(Traffic { read: Bytes(1000), written: Bytes(1000) }),
+        device: None,
         session: Digest::of(b"session"),
         source: source(),
         attempts: Vec::new(),
@@ -341,7 +344,10 @@ pub fn timed(speeds: &Speeds<'_>) -> Seen {
     let mut names = vec![("cpu", 1.0)];
     names.extend_from_slice(speeds.ratios);
     let mut samples =
-        Samples { providers: names.iter().map(|(name, _)| id(name)).collect(), rows: Vec::new() };
+        Samples {
+            providers: names.iter().map(|(name, _)| id(name)).collect(),
+            ..Samples::default()
+        };
     for replicate in 0..speeds.replicates as u16 {
         for block in 0..BLOCKS {
             for (index, (_, ratio)) in names.iter().enumerate() {
@@ -427,5 +433,9 @@ fn arm(samples: &Samples, index: usize, replicate: u32) -> Arm {
         supervisor_wall_ns: Nanos(timed * 1.02 + 12.0 * 2e5),
         worker_wall_ns: Nanos(timed * 1.01),
         invalid: Vec::new(),
+        reuse: None,
+        kernels: Vec::new(),
+        enqueue: None,
+        sm_mhz: None,
     }
 }

@@ -1,5 +1,7 @@
 //! Environments of providers: made on first need, keyed by content, used again.
 
+mod packages;
+mod program;
 mod venv;
 
 use std::collections::BTreeMap;
@@ -39,16 +41,27 @@ pub enum EnvironmentError {
         "its virtual environment is not made yet and the run is offline: run once without --offline"
     )]
     Offline,
-    /// The maker failed.
-    #[error("its virtual environment could not be made: {step} failed: {detail}")]
-    Maker {
+    /// A program that makes it or looks at it failed.
+    #[error("its environment is not usable: {step} failed: {detail}")]
+    Program {
         /// The step.
         step: String,
         /// The last lines of its log.
         detail: String,
     },
-    /// The maker took too long, or another run has been making it for too long.
-    #[error("its virtual environment could not be made: {step} took longer than {seconds} s")]
+    /// Packages that `provider.toml` names are not there, or are of another version.
+    #[error(
+        "Python {python}, which its worker gets, has not what provider.toml names: {}",
+        misses.join("; ")
+    )]
+    Packages {
+        /// Python's version.
+        python: String,
+        /// Each package in words: what was found, what is wanted.
+        misses: Vec<String>,
+    },
+    /// A program took too long, or another run has been making the environment for too long.
+    #[error("its environment is not usable: {step} took longer than {seconds} s")]
     Timeout {
         /// The step.
         step: String,
@@ -113,6 +126,11 @@ async fn make(
         Environment::Binary if uses_python(&home.provider) => Some(host_python(options)?),
         Environment::Binary => None,
     };
+    // What a lock pins with hashes is what is there; everything else must be looked at.
+    if let Some(python) = python.as_deref().filter(|_| home.provider.environment != Environment::Venv)
+    {
+        packages::check(home, python, &program::Runner { options, stop }).await?;
+    }
     let program =
         crate::provider::launch(home, options, python.as_deref(), &Default::default()).program;
     if find_program(&program, options).is_none() {

@@ -2,13 +2,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use proofhouse_schema::canonical::Digest;
 use rustix::fs::{FlockOperation, flock};
-use tokio::process::Command;
 
+use super::program::{Program, Runner};
 use super::{EnvironmentError, host_python};
 use crate::options::RunOptions;
 use crate::provider::{ProviderHome, find_program};
@@ -57,7 +56,7 @@ pub(super) async fn ready(
         path: lock.clone(),
         detail: error.to_string(),
     })?;
-    let maker = Maker { options, stop };
+    let maker = Maker { runner: Runner { options, stop } };
     let version = maker.output(&python, &["-c", VERSION], "asking Python for its version").await?;
     let key = Digest::of(&[&locked[..], version.as_bytes()].concat());
     let venvs = options.cache.join("venvs");
@@ -82,8 +81,7 @@ const VERSION: &str =
     "import sys, platform; print(sys.version, platform.machine(), sys.implementation.cache_tag)";
 
 struct Maker<'a> {
-    options: &'a RunOptions,
-    stop: &'a crate::Stop,
+    runner: Runner<'a>,
 }
 
 impl Maker<'_> {
@@ -109,7 +107,7 @@ impl Maker<'_> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (target, lock) = (text(folder), text(lock));
         let inside = text(&folder.join("bin/python"));
-        if let Some(uv) = find_program("uv".as_ref(), self.options) {
+        if let Some(uv) = find_program("uv".as_ref(), self.runner.options) {
             self.output(&uv, &["venv", "--python", &text(python), &target], "uv venv").await?;
             let install = ["pip", "install", "--python", &inside, "--require-hashes", "-r", &lock];
             self.output(&uv, &install, "uv pip install").await?;
@@ -145,56 +143,25 @@ impl Maker<'_> {
                 Err(rustix::io::Errno::WOULDBLOCK) => {}
                 Err(error) => return Err(cache(error.into())),
             }
-            if begun.elapsed() > self.options.limits.environment {
-                return Err(self.too_long("waiting for another run that makes it"));
+            if begun.elapsed() > self.runner.options.limits.environment {
+                return Err(self.runner.too_long("waiting for another run that makes it"));
             }
             tokio::select! {
-                () = self.stop.wait() => return Err(EnvironmentError::Interrupted),
+                () = self.runner.stop.wait() => return Err(EnvironmentError::Interrupted),
                 () = tokio::time::sleep(Duration::from_millis(100)) => {}
             }
         }
     }
 
-    /// Runs a program to its end within the limit and gives its output.
     async fn output(
         &self,
-        program: &Path,
+        path: &Path,
         arguments: &[&str],
         step: &str,
     ) -> Result<String, EnvironmentError> {
-        let failed = |detail: String| EnvironmentError::Maker { step: step.to_owned(), detail };
         let allowed = |name: &str| MAKER_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
-        let variables = self.options.environment.iter().filter(|(name, _)| allowed(name));
-        let child = Command::new(program)
-            .args(arguments)
-            .env_clear()
-            .envs(variables)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|e| failed(format!("{}: {e}", program.display())))?;
-        let output = tokio::select! {
-            output = child.wait_with_output() => output.map_err(|e| failed(e.to_string()))?,
-            () = self.stop.wait() => return Err(EnvironmentError::Interrupted),
-            () = tokio::time::sleep(self.options.limits.environment) => return Err(self.too_long(step)),
-        };
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        }
-        Err(failed(last_lines(&[output.stdout, output.stderr].concat())))
+        let given = self.runner.options.environment.iter().filter(|(name, _)| allowed(name));
+        let variables = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+        self.runner.output(Program { path, arguments, variables, folder: None, step }).await
     }
-
-    fn too_long(&self, step: &str) -> EnvironmentError {
-        let seconds = self.options.limits.environment.as_secs();
-        EnvironmentError::Timeout { step: step.to_owned(), seconds }
-    }
-}
-
-fn last_lines(log: &[u8]) -> String {
-    let text = String::from_utf8_lossy(log);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(4)..].join("; ")
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proofhouse_gate::stats::{median, summarize};
 use proofhouse_schema::evidence::{Arm, Finding, Summary};
 use proofhouse_schema::ids::ProviderId;
-use proofhouse_schema::protocol::Phase;
+use proofhouse_schema::protocol::{Measured, Phase};
 use proofhouse_schema::real::Real;
 use proofhouse_schema::samples::{Sample, Samples};
 use proofhouse_schema::units::Nanos;
@@ -86,7 +86,25 @@ fn arm(provider: &ProviderId, replicate: u32, turns: &[&TakenTurn], more: &[Find
         supervisor_wall_ns: Nanos(walls.0),
         worker_wall_ns: Nanos(walls.1),
         invalid,
+        reuse: blocks.first().and_then(|t| t.turn.measured.reuse),
+        kernels: blocks.first().map(|t| t.turn.measured.kernels.clone()).unwrap_or_default(),
+        enqueue: summarize(&per_call_of(&blocks, |m| &m.enqueue_ns)).ok(),
+        sm_mhz: median(&column_of(&blocks, |m| &m.telemetry.sm_mhz)).ok().map(Real),
     }
+}
+
+/// A column of all turns, as it is.
+fn column_of(turns: &[&&TakenTurn], column: impl Fn(&Measured) -> &Vec<f64>) -> Vec<f64> {
+    turns.iter().flat_map(|t| column(&t.turn.measured).iter().copied()).collect()
+}
+
+/// A column of all turns, per call.
+fn per_call_of(turns: &[&&TakenTurn], column: impl Fn(&Measured) -> &Vec<f64>) -> Vec<f64> {
+    let per_call = |t: &&&TakenTurn| {
+        let calls = f64::from(t.turn.measured.calls.max(1));
+        column(&t.turn.measured).iter().map(|ns| ns / calls).collect::<Vec<_>>()
+    };
+    turns.iter().flat_map(per_call).collect()
 }
 
 /// The summary of no samples: it cannot be mistaken for a time.
@@ -110,6 +128,7 @@ pub(super) fn samples(turns: &[TakenTurn], absent: &BTreeMap<ProviderId, String>
     let ids: BTreeSet<&ProviderId> = turns.iter().filter(taking).map(|t| &t.provider).collect();
     let providers: Vec<ProviderId> = ids.into_iter().cloned().collect();
     let mut rows = Vec::new();
+    let mut columns: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for taken in turns.iter().filter(taking) {
         let measured = &taken.turn.measured;
         let provider = providers.iter().position(|id| *id == taken.provider).unwrap_or(0);
@@ -123,7 +142,16 @@ pub(super) fn samples(turns: &[TakenTurn], absent: &BTreeMap<ProviderId, String>
             calls: measured.calls,
             elapsed_ns: *elapsed_ns,
         };
+        for (name, values) in measured.telemetry.columns().filter(|(_, values)| !values.is_empty())
+        {
+            let column = columns.entry(name.to_owned()).or_default();
+            column.resize(rows.len(), f64::NAN);
+            column.extend(values.into_iter().take(measured.elapsed_ns.len()));
+        }
         rows.extend(measured.elapsed_ns.iter().map(sample));
     }
-    Samples { providers, rows }
+    for column in columns.values_mut() {
+        column.resize(rows.len(), f64::NAN);
+    }
+    Samples { providers, rows, columns }
 }

@@ -96,6 +96,7 @@ fn plain_request(context: &Context, rule: &TimingRule, name: &str, phase: Phase)
         samples: profile.samples,
         min_sample_ns: profile.min_sample_us * 1e3,
         cache: rule.contract.cache,
+        launch: rule.contract.launch,
         footprint: 0,
         publish: false,
         slowdown: 0.0,

@@ -222,7 +222,8 @@ fn suspicions(asked: &Measure, measured: &Measured) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proofhouse_schema::timing::Cache;
+    use proofhouse_schema::device::Telemetry;
+    use proofhouse_schema::timing::{Cache, Launch};
 
     fn asked() -> Measure {
         Measure {
@@ -233,6 +234,7 @@ mod tests {
             samples: 2,
             min_sample_ns: 1.0,
             cache: Cache::Hot,
+            launch: Launch::Eager,
             footprint: 0,
             publish: false,
             slowdown: 0.0,
@@ -254,6 +256,10 @@ mod tests {
             wall: Nanos(2.2e6),
             modules: [5, 5],
             invalid: vec![],
+            enqueue_ns: vec![],
+            telemetry: Telemetry::default(),
+            kernels: vec![],
+            reuse: None,
         }
     }
 

@@ -110,6 +110,7 @@ impl Fake {
                 refresh: true,
                 ..Capabilities::default()
             },
+            device: None,
         };
         self.send(0, Reply::Hello(hello))
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use proofhouse_schema::device::Telemetry;
 use proofhouse_schema::protocol::{Measure, Measured, Phase};
 use proofhouse_schema::units::Nanos;
 
@@ -122,6 +123,10 @@ impl Timed {
             wall: Nanos(begun.elapsed().as_nanos() as f64),
             modules: [5, 5],
             invalid: vec![],
+            enqueue_ns: vec![],
+            telemetry: Telemetry::default(),
+            kernels: vec![],
+            reuse: None,
         };
         if asked.phase == Phase::Turn { self.lie(defect, measured) } else { measured }
     }

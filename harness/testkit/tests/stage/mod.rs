@@ -11,6 +11,7 @@ use proofhouse_runner::ports::{Evidence, FolderEvidence, GateJudge};
 use proofhouse_runner::{
     Limits, Outcome, ProviderHome, Reuse, RunError, RunOptions, Selection, SessionFacts, Stop, run,
 };
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{CellRecord, HostFacts, Record, SourceFacts};
@@ -204,6 +205,7 @@ fn home(folder: &Path, id: &str, command: Vec<String>) -> ProviderHome {
         environment: Environment::Binary,
         lock: None,
         packages: BTreeMap::new(),
+        devices: vec![DeviceKind::Cpu],
         operators: BTreeMap::from([("rms_norm".parse().unwrap(), vec![Dtype::F32])]),
         refusals: true,
         strided: false,
@@ -236,6 +238,7 @@ pub fn gate(cells: u64) -> ResolvedGate {
         kind: GateKind::Correctness,
         level: Level::Required,
         about: "the fake agrees with the oracle".to_owned(),
+        device: DeviceKind::Cpu,
         operator: "rms_norm".parse().unwrap(),
         candidates: vec!["fake".parse().unwrap()],
         baselines: vec![],

@@ -1,0 +1,1 @@
+//! The worker that runs our CUDA operators.
