@@ -150,17 +150,46 @@ fn all_cases(catalog: &Catalog, size: u64) -> Vec<CaseSpec> {
     catalog.operators.iter().flat_map(of).collect()
 }
 
-fn warm(house: &mut House, name: &str) -> Measured {
-    let request = measure(name, Phase::Warm, 2_000);
-    for _ in 0..20 {
-        let reply = house.candidate.ask(Request::Measure(request.clone())).unwrap();
-        let Reply::Measured(measured) = reply else { panic!("{reply:?}") };
-        if measured.invalid.is_empty() {
-            return measured;
+/// Findings that speak of the clock and of how long something took: a busy machine gives them, whatever the worker does.
+/// The worker's other codes (a module loaded, work that escaped, a refused plan) are its own fault and no excuse.
+const OF_THE_CLOCK: [&str; 8] = [
+    "unsettled",
+    "sample-too-short",
+    "below-floor",
+    "zero-time",
+    "longer-than-wall",
+    "clock-backwards",
+    "clock-stands",
+    "clock-events",
+];
+
+/// Tries of a warm-up with its turn: what a real clock shows may be asked for again, a bounded number of times.
+const TRIES: u32 = 20;
+
+fn ask_measure(house: &mut House, request: Measure) -> Measured {
+    let reply = house.candidate.ask(Request::Measure(request)).unwrap();
+    let Reply::Measured(measured) = reply else { panic!("{reply:?}") };
+    let excused = |code: &str| OF_THE_CLOCK.contains(&code);
+    assert!(measured.invalid.iter().all(|finding| excused(&finding.code)), "{measured:?}");
+    measured
+}
+
+/// A warm-up and a turn of that many samples, with the outputs of the last timed call in the file.
+fn warm_and_turn(house: &mut House, name: &str, samples: u32) -> Measured {
+    let mut last = None;
+    for _ in 0..TRIES {
+        let warm = ask_measure(house, measure(name, Phase::Warm, 2_000));
+        if !warm.invalid.is_empty() {
+            last = Some(warm);
+            continue;
         }
-        assert_eq!(measured.invalid[0].code, "unsettled", "a busy machine is the only excuse");
+        let turn = ask_measure(house, measure(name, Phase::Turn, samples));
+        if turn.invalid.is_empty() {
+            return turn;
+        }
+        last = Some(turn);
     }
-    panic!("twenty warm-ups did not settle");
+    panic!("no valid turn in {TRIES} tries, the last one gave {last:?}");
 }
 
 fn measure(name: &str, phase: Phase, samples: u32) -> Measure {
@@ -200,10 +229,8 @@ fn every_operator_and_dtype_goes_from_pose_to_bye() {
 
         let posed = house.pose("timed", &spec, |_| {});
         house.prepare(&spec, &posed);
-        warm(&mut house, "timed");
-        let turn = Request::Measure(measure("timed", Phase::Turn, 3));
-        let Reply::Measured(turn) = house.candidate.ask(turn).unwrap() else { panic!() };
-        assert_eq!((turn.elapsed_ns.len(), turn.invalid.len()), (3, 0), "{spec:?} {turn:?}");
+        let turn = warm_and_turn(&mut house, "timed", 3);
+        assert_eq!(turn.elapsed_ns.len(), 3, "{spec:?} {turn:?}");
         let timed = house.judge("timed", &[]);
         assert_right(&spec, &timed);
         assert_eq!(
