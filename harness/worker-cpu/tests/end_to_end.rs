@@ -14,7 +14,7 @@ use proofhouse_schema::ids::OperatorName;
 use proofhouse_schema::protocol::{
     Judge, Judged, Measure, Measured, Phase, Poison, Pose, Posed, Prepare, Reply, Request,
 };
-use proofhouse_schema::timing::Cache;
+use proofhouse_schema::timing::{Cache, Launch};
 use proofhouse_schema::units::Wide;
 use proofhouse_worker::rehearsal::Rehearsal;
 use proofhouse_worker_cpu::CpuWorker;
@@ -201,6 +201,7 @@ fn measure(name: &str, phase: Phase, samples: u32) -> Measure {
         samples,
         min_sample_ns: 10_000.0,
         cache: Cache::Hot,
+        launch: Launch::Eager,
         footprint: 0,
         publish: phase == Phase::Turn,
         slowdown: 0.0,
