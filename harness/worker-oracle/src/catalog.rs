@@ -14,6 +14,7 @@ use proofhouse_schema::ids::OperatorName;
 
 use crate::convert::{from_dtype, from_param, from_role};
 use crate::error::CheckerError;
+use crate::finite;
 
 /// The size of every dimension but `rows` in the call that the catalog's examples are made of.
 const EXAMPLE_SIZE: u64 = 4096;
@@ -60,13 +61,18 @@ fn operator(spec: &'static OperatorSpec) -> Result<schema::Operator, CheckerErro
         dims: spec
             .dims
             .iter()
-            .map(|dim| schema::Dim { name: dim.name.into(), meaning: dim.meaning.into() })
+            .map(|dim| schema::Dim {
+                name: dim.name.into(),
+                meaning: dim.meaning.into(),
+                least: dim.min,
+            })
             .collect(),
         params: spec.params.iter().map(param).collect(),
         tensors: spec.tensors.iter().map(|t| tensor(spec, t)).collect::<Result<_, _>>()?,
         dtypes: spec.dtypes.iter().map(|dtype| from_dtype(*dtype)).collect(),
         layouts: Layout::CASES.iter().filter(applies).map(Layout::to_string).collect(),
         values: spec.values.iter().map(|class| class.name().to_owned()).collect(),
+        finite_from: finite::finite_from(spec)?,
         refusals: refusals(spec)?,
     })
 }
@@ -80,8 +86,23 @@ fn param(spec: &contract::spec::ParamSpec) -> schema::Param {
             contract::ParamValue::Bool(_) => ParamKind::Boolean,
         },
         default: from_param(spec.default),
-        accepted: spec.accepted.to_owned(),
+        accepted: spec.domain.to_string(),
+        domain: domain(spec.domain),
         meaning: spec.meaning.to_owned(),
+    }
+}
+
+fn domain(domain: contract::spec::Domain) -> schema::Domain {
+    use contract::spec::Domain;
+    match domain {
+        Domain::Above(low) => schema::Domain { above: Some(low), ..schema::Domain::default() },
+        Domain::Integers { least, most, most_dim } => schema::Domain {
+            above: None,
+            least: Some(least as f64),
+            most: Some(most as f64),
+            most_dim: most_dim.map(str::to_owned),
+        },
+        Domain::Switch => schema::Domain::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`catalog`] | the contract as the harness knows it |
 //! | [`convert`] | types of the harness to types of the contract and back |
+//! | `finite` | which value classes can leave nothing finite to compare |
 //! | [`contents`] | what the tensors of a case hold: seeded, or from a file |
 //! | [`master`] | contents and expected outputs, kept within a bound |
 //! | [`image`] | a case's file: header, guards, storage, poison |
@@ -16,6 +17,7 @@ pub mod checker;
 pub mod contents;
 pub mod convert;
 mod error;
+mod finite;
 pub mod image;
 pub mod judge;
 pub mod master;

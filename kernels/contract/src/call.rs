@@ -184,15 +184,18 @@ impl Call {
     /// Bytes that an ideal implementation reads and writes: every tensor as often as its spec says.
     ///
     /// # Errors
-    /// As [`Call::validate`].
+    /// As [`Call::validate`], and `Overflow` when the sum over all tensors does not fit.
     pub fn traffic(&self) -> Result<Traffic, ContractError> {
         self.validate()?;
         let mut traffic = Traffic { read_bytes: 0, written_bytes: 0 };
         for tensor in self.tensors() {
             let layout = TensorLayout::contiguous(self.dtype_of(tensor), &self.shape_of(tensor)?);
             let bytes = layout.elements() * layout.dtype.size() as u64;
-            traffic.read_bytes += bytes * tensor.reads;
-            traffic.written_bytes += bytes * tensor.writes;
+            let add = |sum: u64, times: u64| bytes.checked_mul(times)?.checked_add(sum);
+            let sums = add(traffic.read_bytes, tensor.reads)
+                .zip(add(traffic.written_bytes, tensor.writes))
+                .ok_or_else(|| self.overflow(tensor.name))?;
+            (traffic.read_bytes, traffic.written_bytes) = sums;
         }
         Ok(traffic)
     }
@@ -211,7 +214,7 @@ impl Call {
         }
         self.validate_dims()?;
         self.validate_params()?;
-        (self.operator.constraints)(self)?;
+        self.validate_params_beside_dims()?;
         for tensor in self.tensors() {
             let shape = self.shape_of(tensor)?;
             TensorLayout::contiguous(self.dtype_of(tensor), &shape)
@@ -257,11 +260,26 @@ impl Call {
                         names.join(", ")
                     }));
             };
-            (spec.admits)(*value).map_err(|kind| {
+            spec.domain.admits(*value).map_err(|kind| {
                 self.error(spec.name, kind)
                     .found(format_args!("{} {value}", value.kind()))
-                    .accepted(format_args!("{} {}", spec.default.kind(), spec.accepted))
+                    .accepted(format_args!("{} {}", spec.default.kind(), spec.domain))
             })?;
+        }
+        Ok(())
+    }
+
+    /// Parameters that a dimension bounds; defaults are held to it, too.
+    fn validate_params_beside_dims(&self) -> Result<(), ContractError> {
+        for spec in self.operator.params {
+            let Some(dim) = spec.domain.most_dim() else { continue };
+            let (value, size) = (self.int(spec.name)?, self.dim(dim)?);
+            if !u64::try_from(value).is_ok_and(|value| value <= size) {
+                return Err(self
+                    .error(spec.name, ErrorKind::OutOfRange)
+                    .found(value)
+                    .accepted(format_args!("at most {dim}, {size}")));
+            }
         }
         Ok(())
     }

@@ -186,7 +186,11 @@ fn overlap(left: &TensorPlan, right: &TensorPlan) -> bool {
     if left_end <= right_start || right_end <= left_start {
         return false;
     }
-    let row_bytes = |plan: &TensorPlan| plan.layout.row_stride * plan.layout.dtype.size() as u64;
+    // The stride of a single row is bounded by nothing before.
+    let row_bytes = |plan: &TensorPlan| {
+        let bytes = plan.layout.row_stride.saturating_mul(plan.layout.dtype.size() as u64);
+        bytes.min(i64::MAX as u64)
+    };
     let stride = row_bytes(left);
     if stride != row_bytes(right) {
         return true;

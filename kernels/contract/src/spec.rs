@@ -35,7 +35,6 @@ pub struct OperatorSpec {
     pub determinism: Determinism,
     /// Refusals beyond those that follow from the spec, in groups; [`OperatorSpec::refusals`] joins them all.
     pub own_refusals: &'static [&'static [Refusal]],
-    pub(crate) constraints: fn(&Call) -> Result<(), ContractError>,
     pub(crate) oracle: fn(&mut Operands<'_, '_>) -> Result<(), ContractError>,
     pub(crate) tolerance: fn(&Call, &TensorSpec) -> Tolerance,
     pub(crate) judge: Option<JudgeFn>,
@@ -151,10 +150,74 @@ pub struct ParamSpec {
     pub meaning: &'static str,
     /// The value a call has when it names none; its variant is the parameter's type.
     pub default: ParamValue,
-    /// The accepted range, for people.
-    pub accepted: &'static str,
-    /// The accepted range, for the validator: `Err` says what is wrong.
-    pub admits: fn(ParamValue) -> Result<(), ErrorKind>,
+    /// The values it accepts.
+    pub domain: Domain,
+}
+
+/// The values that a parameter accepts, as data: the validator, the catalog and the documents read the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Domain {
+    /// Finite numbers above this one.
+    Above(f64),
+    /// Whole numbers in a range.
+    Integers {
+        /// The least one.
+        least: i64,
+        /// The largest one.
+        most: i64,
+        /// The dimension that it may not exceed either.
+        most_dim: Option<&'static str>,
+    },
+    /// true or false.
+    Switch,
+}
+
+impl Domain {
+    /// Checks a value by itself; what a dimension allows is [`Domain::most_dim`]'s to say.
+    ///
+    /// # Errors
+    /// `DtypeMismatch` for a value of another type, `NotFinite` or `OutOfRange`.
+    pub fn admits(self, value: ParamValue) -> Result<(), ErrorKind> {
+        match (self, value) {
+            (Self::Above(_), ParamValue::Float(number)) if !number.is_finite() => {
+                Err(ErrorKind::NotFinite)
+            }
+            (Self::Above(low), ParamValue::Float(number)) if number <= low => {
+                Err(ErrorKind::OutOfRange)
+            }
+            (Self::Integers { least, most, .. }, ParamValue::Int(number))
+                if !(least..=most).contains(&number) =>
+            {
+                Err(ErrorKind::OutOfRange)
+            }
+            (Self::Above(_), ParamValue::Float(_))
+            | (Self::Integers { .. }, ParamValue::Int(_))
+            | (Self::Switch, ParamValue::Bool(_)) => Ok(()),
+            _ => Err(ErrorKind::DtypeMismatch),
+        }
+    }
+
+    /// The dimension that the value may not exceed.
+    #[must_use]
+    pub const fn most_dim(self) -> Option<&'static str> {
+        match self {
+            Self::Integers { most_dim, .. } => most_dim,
+            Self::Above(_) | Self::Switch => None,
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Above(low) => write!(f, "finite and above {low}"),
+            Self::Integers { least, most, most_dim: None } => write!(f, "from {least} to {most}"),
+            Self::Integers { least, most, most_dim: Some(dim) } => {
+                write!(f, "from {least} to {most}, at most {dim}")
+            }
+            Self::Switch => f.write_str("true or false"),
+        }
+    }
 }
 
 /// Whether a tensor is read, written or both.
@@ -365,35 +428,6 @@ pub struct Determinism {
 impl Determinism {
     /// The promise of every operator that says nothing else.
     pub const FULL: Self = Self { bitwise_repeatable: true, batch_invariant: true };
-}
-
-/// For [`ParamSpec::admits`]: a positive, finite number.
-///
-/// # Errors
-/// `DtypeMismatch`, `NotFinite` or `OutOfRange`.
-pub fn positive_finite(value: ParamValue) -> Result<(), ErrorKind> {
-    match value {
-        ParamValue::Float(number) if !number.is_finite() => Err(ErrorKind::NotFinite),
-        ParamValue::Float(number) if number <= 0.0 => Err(ErrorKind::OutOfRange),
-        ParamValue::Float(_) => Ok(()),
-        ParamValue::Int(_) | ParamValue::Bool(_) => Err(ErrorKind::DtypeMismatch),
-    }
-}
-
-/// For [`ParamSpec::admits`]: a switch.
-///
-/// # Errors
-/// `DtypeMismatch`.
-pub const fn switch(value: ParamValue) -> Result<(), ErrorKind> {
-    match value {
-        ParamValue::Bool(_) => Ok(()),
-        ParamValue::Float(_) | ParamValue::Int(_) => Err(ErrorKind::DtypeMismatch),
-    }
-}
-
-/// For `constraints`: nothing beyond what dimensions and parameters say themselves.
-pub(crate) const fn unconstrained(_: &Call) -> Result<(), ContractError> {
-    Ok(())
 }
 
 /// The dimension that every operator here has in front.

@@ -46,7 +46,7 @@ fn names_are_unique_and_defaults_are_admitted() {
             .collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{}", spec.name);
         for param in spec.params {
-            assert_eq!((param.admits)(param.default), Ok(()), "{} {}", spec.name, param.name);
+            assert_eq!(param.domain.admits(param.default), Ok(()), "{} {}", spec.name, param.name);
         }
         for case in compact_cases(spec) {
             let refusals = spec.refusals(&case.call);
@@ -106,6 +106,50 @@ fn calls_are_refused_with_the_argument_at_fault() {
     assert_eq!(refused(rms_norm(1, 0)), (ErrorKind::ZeroDimension, "hidden".to_owned()));
     assert_eq!(refused(rms_norm(1 << 40, 1 << 40)), (ErrorKind::Overflow, "x".to_owned()));
     assert!(rms_norm(0, 4).validate().is_ok());
+}
+
+#[test]
+fn a_domain_says_what_is_wrong_with_a_value_and_reads_as_what_it_accepts() {
+    let domain = |operator: &str, param: &str| {
+        find_operator(operator).expect("a name").param(param).expect("a parameter").domain
+    };
+    let (eps, k) = (domain("rms_norm", "eps"), domain("topk_logprobs", "k"));
+    for (value, expected) in [
+        (ParamValue::Float(1e-300), Ok(())),
+        (ParamValue::Float(0.0), Err(ErrorKind::OutOfRange)),
+        (ParamValue::Float(f64::NAN), Err(ErrorKind::NotFinite)),
+        (ParamValue::Float(f64::INFINITY), Err(ErrorKind::NotFinite)),
+        (ParamValue::Int(1), Err(ErrorKind::DtypeMismatch)),
+    ] {
+        assert_eq!(eps.admits(value), expected, "{value}");
+    }
+    for (value, expected) in [
+        (ParamValue::Int(1), Ok(())),
+        (ParamValue::Int(128), Ok(())),
+        (ParamValue::Int(0), Err(ErrorKind::OutOfRange)),
+        (ParamValue::Int(129), Err(ErrorKind::OutOfRange)),
+        (ParamValue::Float(4.0), Err(ErrorKind::DtypeMismatch)),
+    ] {
+        assert_eq!(k.admits(value), expected, "{value}");
+    }
+    assert_eq!(eps.to_string(), "finite and above 0");
+    assert_eq!(k.to_string(), "from 1 to 128, at most vocab");
+    assert_eq!((eps.most_dim(), k.most_dim()), (None, Some("vocab")));
+}
+
+#[test]
+fn sizes_at_the_edge_of_the_address_space_are_refused_and_never_wrap() {
+    let sizes = [("rows", 1), ("hidden", (1 << 61) - 1)];
+    let call = Call::new("add_rms_norm", Dtype::F32, &sizes, &[]).expect("a catalog name");
+    call.validate().expect("each tensor by itself fits");
+    let error = call.traffic().expect_err("three of them do not");
+    assert_eq!((error.kind, error.argument.as_ref()), (ErrorKind::Overflow, "w"));
+
+    let mut plan = rms_norm(1, 4).plan(Layout::Contiguous).expect("valid");
+    plan.tensors[2].address = plan.tensors[0].address;
+    plan.tensors[2].layout.row_stride = u64::MAX;
+    let error = plan.validate().expect_err("y lies on x");
+    assert_eq!((error.kind, error.argument.as_ref()), (ErrorKind::Overlap, "y"));
 }
 
 #[test]

@@ -195,13 +195,12 @@ fn has_valid_values(arguments: &impl Arguments) -> bool {
         operator.dims.iter().all(|dim| arguments.dim(dim.name).is_some_and(|size| size >= dim.min));
     let params = operator.params.iter().all(|param| {
         let value = arguments.param(param.name).unwrap_or(param.default);
-        let fits = match (param.name, value) {
-            // The one constraint between a parameter and a dimension.
-            ("k", ParamValue::Int(k)) => u64::try_from(k)
-                .is_ok_and(|k| arguments.dim("vocab").is_some_and(|vocab| k <= vocab)),
+        let fits = match (param.domain.most_dim(), value) {
+            (Some(dim), ParamValue::Int(value)) => u64::try_from(value)
+                .is_ok_and(|value| arguments.dim(dim).is_some_and(|size| value <= size)),
             _ => true,
         };
-        fits && (param.admits)(value).is_ok()
+        fits && param.domain.admits(value).is_ok()
     });
     dims && params && operator.dtypes.contains(&arguments.dtype()) && !arguments.has_strangers()
 }

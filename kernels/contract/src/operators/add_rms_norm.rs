@@ -5,7 +5,6 @@ use crate::operands::Operands;
 use crate::operators::norm::{self, ROWS_BY_HIDDEN};
 use crate::spec::{
     Determinism, DtypeRule, HugeLimit, NanRule, OperatorSpec, ROWS, Source, TensorSpec,
-    unconstrained,
 };
 
 pub(super) const SPEC: OperatorSpec = OperatorSpec {
@@ -36,7 +35,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::Propagates,
     determinism: Determinism::FULL,
     own_refusals: &[norm::EPS_REFUSALS],
-    constraints: unconstrained,
     oracle,
     tolerance: |call, tensor| {
         if tensor.name == "residual" {

@@ -4,7 +4,7 @@ use crate::dtype::Dtype;
 use crate::error::ContractError;
 use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
-use crate::spec::{Determinism, DtypeRule, NanRule, OperatorSpec, ROWS, TensorSpec, unconstrained};
+use crate::spec::{Determinism, DtypeRule, NanRule, OperatorSpec, ROWS, TensorSpec};
 
 pub(super) const SPEC: OperatorSpec = OperatorSpec {
     name: "greedy_logprob",
@@ -34,7 +34,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::RefusedWhenChecked,
     determinism: Determinism::FULL,
     own_refusals: &[logits::NAN_LOGIT],
-    constraints: unconstrained,
     oracle,
     tolerance: logits::tolerance,
     judge: None,

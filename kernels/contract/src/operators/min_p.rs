@@ -10,9 +10,7 @@ use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
 use crate::refusal::{DeviceValue, Mutation, Refusal};
 use crate::rounding::encode;
-use crate::spec::{
-    Determinism, DtypeRule, NanRule, OperatorSpec, ROWS, Source, TensorSpec, unconstrained,
-};
+use crate::spec::{Determinism, DtypeRule, NanRule, OperatorSpec, ROWS, Source, TensorSpec};
 
 pub(super) const SPEC: OperatorSpec = OperatorSpec {
     name: "min_p",
@@ -41,7 +39,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::RefusedWhenChecked,
     determinism: Determinism::FULL,
     own_refusals: &[logits::NAN_LOGIT, REFUSALS],
-    constraints: unconstrained,
     oracle,
     tolerance: |_, _| Tolerance {
         rule: Rule::Interval,

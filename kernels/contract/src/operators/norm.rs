@@ -6,9 +6,7 @@ use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
 use crate::refusal::{Mutation, Refusal};
 use crate::rounding;
-use crate::spec::{
-    DimSpec, DtypeRule, Extent, ParamSpec, ParamValue, Source, TensorSpec, positive_finite,
-};
+use crate::spec::{DimSpec, Domain, DtypeRule, Extent, ParamSpec, ParamValue, Source, TensorSpec};
 use crate::tensor::TensorView;
 use crate::values::ValueClass;
 
@@ -51,8 +49,7 @@ pub(super) const EPS: ParamSpec = ParamSpec {
     name: "eps",
     meaning: "added to the mean square, inside the root",
     default: ParamValue::Float(1e-6),
-    accepted: "finite and above 0",
-    admits: positive_finite,
+    domain: Domain::Above(0.0),
 };
 
 /// Refusals of a bad epsilon.

@@ -5,7 +5,6 @@ use crate::operands::Operands;
 use crate::operators::norm::{self, ROWS_BY_HIDDEN};
 use crate::spec::{
     Determinism, DtypeRule, HugeLimit, NanRule, OperatorSpec, ROWS, Source, TensorSpec,
-    unconstrained,
 };
 
 pub(super) const SPEC: OperatorSpec = OperatorSpec {
@@ -23,7 +22,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::Propagates,
     determinism: Determinism::FULL,
     own_refusals: &[norm::EPS_REFUSALS],
-    constraints: unconstrained,
     oracle,
     tolerance: |call, _| norm::normalized_tolerance(call),
     judge: Some(|judging| Ok(vec![norm::judge_normalized(judging, "y", judging.input("x")?)?])),

@@ -8,8 +8,8 @@ use crate::operators::norm::{self, ROWS_BY_HIDDEN};
 use crate::refusal::{Mutation, Refusal};
 use crate::rounding::round_to;
 use crate::spec::{
-    Determinism, DtypeRule, Extent, HugeLimit, NanRule, OperatorSpec, ParamSpec, ParamValue, ROWS,
-    Source, TensorSpec, switch, unconstrained,
+    Determinism, Domain, DtypeRule, Extent, HugeLimit, NanRule, OperatorSpec, ParamSpec,
+    ParamValue, ROWS, Source, TensorSpec,
 };
 use crate::{ErrorKind, TensorView};
 
@@ -26,8 +26,7 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
             name: "add-residual",
             meaning: "add and store the residual in front",
             default: ParamValue::Bool(false),
-            accepted: "true or false",
-            admits: switch,
+            domain: Domain::Switch,
         },
     ],
     tensors: &[
@@ -66,7 +65,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::Propagates,
     determinism: Determinism::FULL,
     own_refusals: &[norm::EPS_REFUSALS, REFUSALS],
-    constraints: unconstrained,
     oracle,
     tolerance: |_, tensor| {
         if tensor.name == "residual" { norm::RESIDUAL_TOLERANCE } else { INTERVAL }

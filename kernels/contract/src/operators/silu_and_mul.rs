@@ -8,7 +8,7 @@ use crate::operators::norm;
 use crate::rounding::round_to;
 use crate::spec::{
     Determinism, DimSpec, DtypeRule, Extent, HugeLimit, NanRule, OperatorSpec, ROWS, Source,
-    TensorSpec, unconstrained,
+    TensorSpec,
 };
 
 pub(super) const SPEC: OperatorSpec = OperatorSpec {
@@ -40,7 +40,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::Propagates,
     determinism: Determinism::FULL,
     own_refusals: &[],
-    constraints: unconstrained,
     oracle,
     tolerance: |_, _| Tolerance {
         rule: Rule::Interval,

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::call::Call;
 use crate::dtype::Dtype;
 use crate::error::{ContractError, ErrorKind};
 use crate::operands::Operands;
 use crate::operators::logits::{self, Distribution};
 use crate::refusal::{Mutation, Refusal};
 use crate::spec::{
-    Determinism, DtypeRule, Extent, NanRule, OperatorSpec, ParamSpec, ParamValue, ROWS, TensorSpec,
+    Determinism, Domain, DtypeRule, Extent, NanRule, OperatorSpec, ParamSpec, ParamValue, ROWS,
+    TensorSpec,
 };
 
 /// Shape of the lists: the given token in front, then k.
@@ -26,12 +26,7 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
         name: "k",
         meaning: "how many of the best tokens are listed",
         default: ParamValue::Int(8),
-        accepted: "from 1 to 128, at most vocab",
-        admits: |value| match value {
-            ParamValue::Int(1..=128) => Ok(()),
-            ParamValue::Int(_) => Err(ErrorKind::OutOfRange),
-            ParamValue::Float(_) | ParamValue::Bool(_) => Err(ErrorKind::DtypeMismatch),
-        },
+        domain: Domain::Integers { least: 1, most: 128, most_dim: Some("vocab") },
     }],
     tensors: &[
         logits::LOGITS,
@@ -45,7 +40,6 @@ pub(super) const SPEC: OperatorSpec = OperatorSpec {
     nan: NanRule::RefusedWhenChecked,
     determinism: Determinism::FULL,
     own_refusals: &[logits::NAN_LOGIT, logits::BAD_TOKENS, REFUSALS],
-    constraints: k_fits_the_vocabulary,
     oracle,
     tolerance: logits::tolerance,
     judge: None,
@@ -66,16 +60,6 @@ const REFUSALS: &[Refusal] = &[
 
 const fn bad_k(name: Cow<'static, str>, value: ParamValue, kind: ErrorKind) -> Refusal {
     Refusal { name, mutation: Mutation::Param { name: "k", value }, kind, argument: "k" }
-}
-
-fn k_fits_the_vocabulary(call: &Call) -> Result<(), ContractError> {
-    let (k, vocab) = (call.int("k")?, call.dim("vocab")?);
-    if u64::try_from(k).is_ok_and(|k| k <= vocab) {
-        return Ok(());
-    }
-    Err(ContractError::new(call.operator.name, "k", ErrorKind::OutOfRange)
-        .found(k)
-        .accepted(format_args!("at most vocab, {vocab}")))
 }
 
 /// Value descending, NaN last, then index ascending: a total order.
