@@ -30,13 +30,13 @@ pub(crate) fn unpack(
         return Err(EvidenceError::BlobDigest { path: path.to_owned(), found });
     }
     let decoder = zstd::Decoder::with_buffer(bytes)
-        .map_err(|e| EvidenceError::io("decompress samples", path, e))?;
+        .map_err(|e| EvidenceError::Unreadable { path: path.to_owned(), source: e })?;
     let limit = MAX_UNPACKED.min(Samples::encoded_size_limit(promised.rows));
     let mut columns = Vec::new();
     let read = decoder
         .take(limit + 1)
         .read_to_end(&mut columns)
-        .map_err(|e| EvidenceError::io("decompress samples", path, e))?;
+        .map_err(|e| EvidenceError::Unreadable { path: path.to_owned(), source: e })?;
     if read as u64 > limit {
         return Err(EvidenceError::TooLarge { path: path.to_owned(), size: read as u64, limit });
     }

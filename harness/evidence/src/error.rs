@@ -38,6 +38,14 @@ pub enum EvidenceError {
         /// The cause.
         source: io::Error,
     },
+    /// A file or folder cannot be read.
+    #[error("{path}: cannot be read", path = .path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// Another run writes to the folder.
     #[error("{path}: another run ({holder}) writes to this evidence folder; wait for it, or give --evidence DIR",
         path = .path.display())]
@@ -46,6 +54,21 @@ pub enum EvidenceError {
         path: PathBuf,
         /// Who holds it, as the lock file says.
         holder: String,
+    },
+    /// A run writes to the folder that is to be verified.
+    #[error("{path}: a run ({holder}) writes to this evidence folder, and what it has not finished would look wrong; \
+        verify when it has ended", path = .path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+        /// Who holds it, as the lock file says.
+        holder: String,
+    },
+    /// A run wrote to the folder while it was verified.
+    #[error("{path}: a run wrote to this evidence folder while it was verified; verify again", path = .path.display())]
+    Disturbed {
+        /// The folder.
+        path: PathBuf,
     },
     /// A file is too large to be a record or a log.
     #[error("{path}: {size} bytes, {limit} at most are accepted", path = .path.display())]
@@ -155,4 +178,16 @@ impl EvidenceError {
             _ => Self::Io { what, path, source },
         }
     }
+}
+
+/// An error with its causes, for findings, which are sentences.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }

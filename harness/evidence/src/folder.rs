@@ -49,7 +49,7 @@ impl Folder {
     /// Every record file, relative to the folder, sorted. Logs, blobs and temporary files are not among them.
     ///
     /// # Errors
-    /// When a folder cannot be read, or an entry has a name that no writer makes.
+    /// When a folder cannot be read, or an entry has a name that no writer makes; [`Folder::survey`] tells all of these.
     pub fn files(&self) -> Result<Vec<String>, EvidenceError> {
         let mut files = Vec::new();
         for gate in list(&self.root)? {
@@ -154,15 +154,16 @@ impl Folder {
     /// The bytes of a file of the folder, within the size limit.
     pub(crate) fn bytes(&self, file: &str) -> Result<Vec<u8>, EvidenceError> {
         let path = self.root.join(file);
-        let meta =
-            fs::symlink_metadata(&path).map_err(|e| EvidenceError::io("read it", &path, e))?;
+        let unreadable = |source| EvidenceError::Unreadable { path: path.clone(), source };
+        let meta = fs::symlink_metadata(&path).map_err(unreadable)?;
+        // Opening a pipe would wait for ever.
         if !meta.is_file() {
             return Err(EvidenceError::Path { path });
         }
         if meta.len() > MAX_FILE {
             return Err(EvidenceError::TooLarge { path, size: meta.len(), limit: MAX_FILE });
         }
-        fs::read(&path).map_err(|e| EvidenceError::io("read it", &path, e))
+        fs::read(&path).map_err(unreadable)
     }
 }
 
@@ -178,22 +179,20 @@ pub(crate) struct Entry {
 
 /// The entries of a folder; none where there is no folder.
 pub(crate) fn list(path: &Path) -> Result<Vec<Entry>, EvidenceError> {
+    let unreadable = |source| EvidenceError::Unreadable { path: path.to_owned(), source };
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(EvidenceError::io("list it", path, e)),
+        Err(e) => return Err(unreadable(e)),
     };
     let mut found = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|e| EvidenceError::io("list it", path, e))?;
+        let entry = entry.map_err(unreadable)?;
         let name = entry
             .file_name()
             .into_string()
             .map_err(|_| EvidenceError::Path { path: entry.path() })?;
-        let is_dir = entry
-            .file_type()
-            .map_err(|e| EvidenceError::io("look at it", &entry.path(), e))?
-            .is_dir();
+        let is_dir = entry.file_type().map_err(unreadable)?.is_dir();
         found.push(Entry { name, is_dir });
     }
     Ok(found)

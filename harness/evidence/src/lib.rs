@@ -14,18 +14,22 @@
 //! and files always agree, and [`Folder::verify`] treats any difference as a finding.
 
 mod blob;
+mod calm;
 mod date;
 mod error;
 mod folder;
 mod log;
 mod merge;
+mod survey;
 mod verify;
 mod writer;
 
+pub use calm::Calm;
 pub use date::{now, utc_date, utc_rfc3339, utc_stamp};
 pub use error::EvidenceError;
 pub use folder::{Folder, Stored};
 pub use log::LogLine;
 pub use merge::Imported;
+pub use survey::{Odd, Survey};
 pub use verify::{Finding, FindingKind, Verification};
 pub use writer::Writer;

@@ -26,9 +26,9 @@ impl Writer {
     /// nothing of them.
     ///
     /// # Errors
-    /// [`EvidenceError::Rejected`], [`EvidenceError::Diverged`], or IO.
+    /// [`EvidenceError::Rejected`], [`EvidenceError::Diverged`], [`EvidenceError::Busy`], or IO.
     pub fn import(&mut self, from: &Folder) -> Result<Imported, EvidenceError> {
-        let checked = from.verify()?;
+        let checked = from.verify_calmly()?;
         if let Some(first) = checked.findings.first() {
             return Err(EvidenceError::Rejected {
                 path: from.root().to_owned(),

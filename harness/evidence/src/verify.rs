@@ -1,13 +1,14 @@
 //! Verification: everything that can be wrong with a folder, all at once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::evidence::{Observation, Record};
 
-use crate::error::EvidenceError;
+use crate::error::{EvidenceError, chain};
 use crate::folder::{Folder, Stored};
 use crate::log;
+use crate::survey::{Odd, Survey};
 
 /// Which way something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +32,7 @@ pub enum FindingKind {
     Dangling,
     /// A blob is edited, or is not what the record says.
     Blob,
-    /// A path that no writer makes.
+    /// What no writer makes: a link, a pipe, a folder in a file's place, a name that is not UTF-8.
     Path,
 }
 
@@ -65,6 +66,24 @@ pub struct Finding {
     pub detail: String,
 }
 
+impl Finding {
+    pub(crate) fn new(kind: FindingKind, file: &str, detail: impl Into<String>) -> Self {
+        Self { kind, file: file.to_owned(), detail: detail.into() }
+    }
+
+    pub(crate) fn odd(odd: &Odd) -> Self {
+        Self::new(FindingKind::Path, &odd.file, format!("no writer makes it: {}", odd.what))
+    }
+
+    pub(crate) fn unlogged(file: &str) -> Self {
+        Self::new(FindingKind::Unlogged, file, "no log names it: it was added by hand")
+    }
+
+    pub(crate) fn missing(file: &str, log: &str) -> Self {
+        Self::new(FindingKind::Missing, file, format!("{log} names it, it is not there"))
+    }
+}
+
 /// What a verification checked and found.
 #[derive(Debug, Default)]
 pub struct Verification {
@@ -83,23 +102,45 @@ pub struct Verification {
 }
 
 impl Folder {
-    /// Checks every record, blob, log and reference. Unreadable things are findings, not errors.
+    /// Checks every record, blob, log and reference. Unreadable and odd things are findings, not errors.
+    ///
+    /// What a run writes meanwhile looks wrong: see [`Folder::verify_calmly`].
     ///
     /// # Errors
     /// Only when the folder itself cannot be listed.
     pub fn verify(&self) -> Result<Verification, EvidenceError> {
+        let survey = self.survey()?;
         let mut check =
             Check { folder: self, out: Verification::default(), digests: HashMap::new() };
-        check.records()?;
-        check.blobs()?;
-        check.logs()?;
+        check.out.findings.extend(survey.odd.iter().map(Finding::odd));
+        check.records(&survey);
+        check.blobs(&survey);
+        check.logs(&survey);
         check.references();
+        check.out.findings.sort_by(|a, b| (&a.file, a.kind).cmp(&(&b.file, b.kind)));
         check.out.not_shown.push(
             "a log that lost its last lines together with their files, or a folder rewritten as a whole: \
              only a signature over the chain heads shows that"
                 .to_owned(),
         );
         Ok(check.out)
+    }
+}
+
+impl Folder {
+    /// As [`Folder::verify`], in a folder that no run holds: what a run has not finished looks wrong.
+    ///
+    /// # Errors
+    /// [`EvidenceError::Busy`] when a run holds the folder, [`EvidenceError::Disturbed`] when one wrote meanwhile and
+    /// something is found, and those of [`Folder::verify`].
+    pub fn verify_calmly(&self) -> Result<Verification, EvidenceError> {
+        let before = self.calm()?;
+        let check = self.verify()?;
+        // What is right stays right: records never change.
+        if !check.findings.is_empty() && self.calm()? != before {
+            return Err(EvidenceError::Disturbed { path: self.root().to_owned() });
+        }
+        Ok(check)
     }
 }
 
@@ -112,102 +153,81 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn find(&mut self, kind: FindingKind, file: &str, detail: impl Into<String>) {
-        self.out.findings.push(Finding { kind, file: file.to_owned(), detail: detail.into() });
+        self.out.findings.push(Finding::new(kind, file, detail));
     }
 
-    fn records(&mut self) -> Result<(), EvidenceError> {
-        for file in self.folder.files()? {
-            match self.folder.read(&file) {
+    fn records(&mut self, survey: &Survey) {
+        for file in &survey.files {
+            match self.folder.read(file) {
                 Ok(stored) => {
                     self.out.records += 1;
                     self.digests.insert(file.clone(), stored.digest.clone());
                     let expected = crate::writer::room(&stored.record);
                     if file.split('/').next() != Some(expected.as_str()) {
-                        self.find(
-                            FindingKind::Misplaced,
-                            &file,
-                            format!("it belongs to {expected}/"),
-                        );
+                        let detail = format!("it belongs to {expected}/");
+                        self.find(FindingKind::Misplaced, file, detail);
                     }
                     self.out.stored.push(stored);
                 }
                 Err(error @ EvidenceError::Schema { .. }) => {
-                    self.find(FindingKind::NewerSchema, &file, chain(&error));
+                    self.find(FindingKind::NewerSchema, file, chain(&error));
                 }
-                Err(error) => self.find(FindingKind::Edited, &file, chain(&error)),
+                Err(error) => self.find(FindingKind::Edited, file, chain(&error)),
             }
         }
-        Ok(())
     }
 
-    fn blobs(&mut self) -> Result<(), EvidenceError> {
-        for file in self.folder.blobs()? {
+    fn blobs(&mut self, survey: &Survey) {
+        for file in &survey.blobs {
             let name = file.trim_start_matches("blobs/").to_owned();
-            match (self.folder.bytes(&file), Digest::parse(&name)) {
+            match (self.folder.bytes(file), Digest::parse(&name)) {
                 (Ok(bytes), Ok(named)) if Digest::of(&bytes) == named => {
                     self.out.blobs += 1;
-                    self.digests.insert(file, named);
+                    self.digests.insert(file.clone(), named);
                 }
                 (Ok(bytes), _) => {
                     let detail = format!("its bytes have digest {}", Digest::of(&bytes));
-                    self.find(FindingKind::Blob, &file, detail);
+                    self.find(FindingKind::Blob, file, detail);
                 }
-                (Err(error), _) => self.find(FindingKind::Blob, &file, chain(&error)),
+                (Err(error), _) => self.find(FindingKind::Blob, file, chain(&error)),
             }
         }
-        Ok(())
     }
 
-    fn logs(&mut self) -> Result<(), EvidenceError> {
+    fn logs(&mut self, survey: &Survey) {
+        let told: HashSet<String> = self.out.findings.iter().map(|f| f.file.clone()).collect();
         let mut named = BTreeSet::new();
-        for file in self.folder.logs()? {
-            let read = self.folder.bytes(&file).and_then(|bytes| {
-                Ok((log::read(&self.folder.root().join(&file), &bytes)?, bytes.len()))
+        for file in &survey.logs {
+            let read = self.folder.bytes(file).and_then(|bytes| {
+                Ok((log::read(&self.folder.root().join(file), &bytes)?, bytes.len()))
             });
             let (log, size) = match read {
                 Ok(read) => read,
                 Err(error) => {
-                    self.find(FindingKind::BrokenChain, &file, chain(&error));
+                    self.find(FindingKind::BrokenChain, file, chain(&error));
                     continue;
                 }
             };
             if log.whole < size {
-                self.find(
-                    FindingKind::TornLog,
-                    &file,
-                    "its last line is torn: a writer was killed",
-                );
+                let detail = "its last line is torn: a writer was killed";
+                self.find(FindingKind::TornLog, file, detail);
             }
             for line in log.lines {
                 match self.digests.get(&line.file) {
                     Some(digest) if *digest == line.sha256 => {}
                     Some(_) => {
-                        self.find(
-                            FindingKind::Edited,
-                            &line.file,
-                            format!("{file} names other bytes"),
-                        );
+                        let detail = format!("{file} names other bytes");
+                        self.find(FindingKind::Edited, &line.file, detail);
                     }
-                    None if self.out.findings.iter().any(|f| f.file == line.file) => {}
-                    None => {
-                        self.find(
-                            FindingKind::Missing,
-                            &line.file,
-                            format!("{file} names it, it is not there"),
-                        );
-                    }
+                    None if told.contains(&line.file) => {}
+                    None => self.out.findings.push(Finding::missing(&line.file, file)),
                 }
                 named.insert(line.file);
             }
-            self.out.heads.insert(file, log.head.digest);
+            self.out.heads.insert(file.clone(), log.head.digest);
         }
-        let unlogged: Vec<String> =
-            self.digests.keys().filter(|file| !named.contains(*file)).cloned().collect();
-        for file in unlogged {
-            self.find(FindingKind::Unlogged, &file, "no log names it: it was added by hand");
-        }
-        self.out.findings.sort_by(|a, b| (&a.file, a.kind).cmp(&(&b.file, b.kind)));
-        Ok(())
+        let unlogged = self.digests.keys().filter(|file| !named.contains(*file));
+        self.out.findings.extend(unlogged.map(|file| Finding::unlogged(file)));
     }
 
     fn references(&mut self) {
@@ -253,16 +273,4 @@ impl Check<'_> {
     fn of(&self, kind: fn(&Record) -> bool) -> BTreeSet<Digest> {
         self.out.stored.iter().filter(|s| kind(&s.record)).map(|s| s.digest.clone()).collect()
     }
-}
-
-/// The error with its causes, for findings, which are sentences.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -12,13 +12,16 @@ use proofhouse_schema::units::{Bytes, Wide};
 use rustix::fs::{FlockOperation, RenameFlags};
 
 use crate::blob;
+use crate::calm::{LOCK, said, say};
 use crate::date::utc_date;
 use crate::error::EvidenceError;
 use crate::folder::{Folder, list};
 use crate::log::{self, Head};
 
 /// The prefix of temporary files; the rest is the sha256 that the file will have.
-const TEMPORARY: &str = ".new-";
+pub(crate) const TEMPORARY: &str = ".new-";
+/// How often the lock is tried.
+const TRIES: u32 = 5;
 
 /// Whether a file was placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,7 @@ impl Writer {
         {
             fs::create_dir_all(&path).map_err(|e| EvidenceError::io("make it", &path, e))?;
         }
-        let lock = lock(&folder.root().join(".lock"))?;
+        let lock = lock(&folder.root().join(LOCK))?;
         recover(&folder)?;
         let log_path = folder.root().join("log").join(format!("{writer}.jsonl"));
         let io = |what| {
@@ -182,6 +185,7 @@ pub(crate) fn room(record: &Record) -> String {
     }
 }
 
+/// Takes the lock. Somebody who looks whether it is held ([`Folder::calm`]) holds it for a moment, so it is tried again.
 fn lock(path: &Path) -> Result<File, EvidenceError> {
     let mut file = OpenOptions::new()
         .create(true)
@@ -190,18 +194,20 @@ fn lock(path: &Path) -> Result<File, EvidenceError> {
         .truncate(false)
         .open(path)
         .map_err(|e| EvidenceError::io("open it", path, e))?;
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut holder = String::new();
-        let read = (&file).take(200).read_to_string(&mut holder);
-        let holder = match read {
-            Ok(_) if !holder.trim().is_empty() => holder.trim().to_owned(),
-            _ => "an unnamed process".to_owned(),
-        };
+    let taken = |_| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(10));
+    if !(0..TRIES)
+        .inspect(|tried| {
+            if *tried > 0 {
+                pause()
+            }
+        })
+        .any(taken)
+    {
+        let (holder, _) = said(&mut file);
         return Err(EvidenceError::Locked { path: path.to_owned(), holder });
     }
-    let name = format!("process {}\n", std::process::id());
-    let written = file.set_len(0).and_then(|()| file.write_all(name.as_bytes()));
-    written.map_err(|e| EvidenceError::io("write it", path, e))?;
+    say(&mut file).map_err(|e| EvidenceError::io("write it", path, e))?;
     Ok(file)
 }
 
@@ -260,7 +266,9 @@ fn recover(folder: &Folder) -> Result<(), EvidenceError> {
     }
     for (path, digest) in temporaries {
         let target = logged.get(&digest).map(|file| folder.root().join(file));
-        let whole = fs::read(&path).is_ok_and(|bytes| Digest::of(&bytes) == digest);
+        // A pipe of that name would be waited for.
+        let plain = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file());
+        let whole = plain && fs::read(&path).is_ok_and(|bytes| Digest::of(&bytes) == digest);
         match target {
             Some(target) if whole && !target.exists() => publish(&path, &target)?,
             _ => fs::remove_file(&path).map_err(|e| EvidenceError::io("remove it", &path, e))?,

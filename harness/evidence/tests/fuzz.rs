@@ -61,7 +61,7 @@ fn samples(rows: usize) -> Samples {
         calls: 4,
         elapsed_ns: 1000.0,
     };
-    Samples { providers: vec!["cpu".parse().unwrap()], rows: vec![row; rows] }
+    Samples { providers: vec!["cpu".parse().unwrap()], rows: vec![row; rows], ..Samples::default() }
 }
 
 /// A folder below a folder of its own, with two records, a blob and the log that names them.
