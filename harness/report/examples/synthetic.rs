@@ -10,7 +10,7 @@ fn main() {
     let timed: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(7);
     let model = model::model(timed * 4, timed);
     let started = std::time::Instant::now();
-    let page = proofhouse_report::html(&model).unwrap();
+    let page = proofhouse_report::html(&model, &proofhouse_report::Remarks::default()).unwrap();
     let elapsed = started.elapsed();
     eprintln!("{} cells, {} bytes, {elapsed:?}", model.cells.len(), page.len());
     print!("{page}");

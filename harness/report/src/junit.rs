@@ -1,5 +1,6 @@
 //! The report as JUnit XML: one suite per gate, one case per cell. What did not pass is never a pass there: a failed
-//! cell is a failure, every other ending an error, and a cell that does not decide is skipped with its reason.
+//! cell is a failure, every other ending an error, and a cell that does not decide is skipped with its reason. Evidence
+//! that is not whole is an error of a suite of its own.
 
 use std::io;
 
@@ -8,22 +9,25 @@ use proofhouse_schema::verdict::Verdict;
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
+use crate::remarks::Remarks;
+
 /// Renders the report.
 ///
 /// # Errors
 /// Never in practice: the writer is a buffer.
-pub fn junit(model: &ReportModel) -> io::Result<Vec<u8>> {
+pub fn junit(model: &ReportModel, remarks: &Remarks) -> io::Result<Vec<u8>> {
     let mut out = Writer::new_with_indent(Vec::new(), b' ', 2);
     out.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     let mut root = BytesStart::new("testsuites");
     root.push_attribute(("name", "proofhouse"));
-    count(&mut root, model.cells.iter());
+    Counts::of(model.cells.iter()).and_errors(remarks.gaps.len()).write(&mut root);
     out.write_event(Event::Start(root))?;
+    write_gaps(&mut out, &remarks.gaps)?;
     let mut rest = model.cells.as_slice();
     while let Some(first) = rest.first() {
         let length = rest.iter().take_while(|c| c.gate == first.gate).count();
         let (suite, after) = rest.split_at(length);
-        write_suite(&mut out, suite)?;
+        write_suite(&mut out, suite, remarks)?;
         rest = after;
     }
     out.write_event(Event::End(BytesEnd::new("testsuites")))?;
@@ -49,26 +53,76 @@ fn outcome(cell: &CellRow) -> Outcome {
     }
 }
 
-fn count<'a>(element: &mut BytesStart<'_>, cells: impl Iterator<Item = &'a CellRow> + Clone) {
-    let of = |o: Outcome| cells.clone().filter(|c| outcome(c) == o).count().to_string();
-    element.push_attribute(("tests", cells.clone().count().to_string().as_str()));
-    element.push_attribute(("failures", of(Outcome::Failure).as_str()));
-    element.push_attribute(("errors", of(Outcome::Error).as_str()));
-    element.push_attribute(("skipped", of(Outcome::Skipped).as_str()));
+/// Cases by outcome.
+#[derive(Default)]
+struct Counts {
+    tests: usize,
+    failures: usize,
+    errors: usize,
+    skipped: usize,
 }
 
-fn write_suite(out: &mut Writer<Vec<u8>>, cells: &[CellRow]) -> io::Result<()> {
+impl Counts {
+    fn of<'a>(cells: impl Iterator<Item = &'a CellRow>) -> Self {
+        let mut counts = Self::default();
+        for cell in cells {
+            counts.tests += 1;
+            match outcome(cell) {
+                Outcome::Passed => {}
+                Outcome::Failure => counts.failures += 1,
+                Outcome::Error => counts.errors += 1,
+                Outcome::Skipped => counts.skipped += 1,
+            }
+        }
+        counts
+    }
+
+    fn and_errors(self, more: usize) -> Self {
+        Self { tests: self.tests + more, errors: self.errors + more, ..self }
+    }
+
+    fn write(&self, element: &mut BytesStart<'_>) {
+        element.push_attribute(("tests", self.tests.to_string().as_str()));
+        element.push_attribute(("failures", self.failures.to_string().as_str()));
+        element.push_attribute(("errors", self.errors.to_string().as_str()));
+        element.push_attribute(("skipped", self.skipped.to_string().as_str()));
+    }
+}
+
+/// One error for each reason why the evidence is not whole.
+fn write_gaps(out: &mut Writer<Vec<u8>>, gaps: &[String]) -> io::Result<()> {
+    if gaps.is_empty() {
+        return Ok(());
+    }
     let mut suite = BytesStart::new("testsuite");
-    suite.push_attribute(("name", cells[0].gate.as_str()));
-    count(&mut suite, cells.iter());
+    suite.push_attribute(("name", "evidence"));
+    Counts::default().and_errors(gaps.len()).write(&mut suite);
     out.write_event(Event::Start(suite))?;
-    for cell in cells {
-        write_case(out, cell)?;
+    for gap in gaps {
+        let mut case = BytesStart::new("testcase");
+        case.push_attribute(("name", "the evidence is whole"));
+        case.push_attribute(("classname", "evidence"));
+        out.write_event(Event::Start(case))?;
+        let mut error = BytesStart::new("error");
+        error.push_attribute(("message", clean(gap).as_str()));
+        out.write_event(Event::Empty(error))?;
+        out.write_event(Event::End(BytesEnd::new("testcase")))?;
     }
     out.write_event(Event::End(BytesEnd::new("testsuite")))
 }
 
-fn write_case(out: &mut Writer<Vec<u8>>, cell: &CellRow) -> io::Result<()> {
+fn write_suite(out: &mut Writer<Vec<u8>>, cells: &[CellRow], remarks: &Remarks) -> io::Result<()> {
+    let mut suite = BytesStart::new("testsuite");
+    suite.push_attribute(("name", cells[0].gate.as_str()));
+    Counts::of(cells.iter()).write(&mut suite);
+    out.write_event(Event::Start(suite))?;
+    for cell in cells {
+        write_case(out, cell, remarks)?;
+    }
+    out.write_event(Event::End(BytesEnd::new("testsuite")))
+}
+
+fn write_case(out: &mut Writer<Vec<u8>>, cell: &CellRow, remarks: &Remarks) -> io::Result<()> {
     let mut case = BytesStart::new("testcase");
     case.push_attribute(("name", clean(&format!("{} [{}]", cell.cell, cell.provider)).as_str()));
     case.push_attribute(("classname", cell.gate.as_str()));
@@ -84,8 +138,12 @@ fn write_case(out: &mut Writer<Vec<u8>>, cell: &CellRow) -> io::Result<()> {
     let message = clean(&format!("{}: {first}", cell.verdict));
     inner.push_attribute(("message", message.as_str()));
     out.write_event(Event::Start(inner))?;
-    let lines: Vec<String> =
+    let mut lines: Vec<String> =
         cell.reasons.iter().map(|r| format!("{}: {}", r.code, r.detail)).collect();
+    for tail in remarks.last_words(cell) {
+        lines.push(format!("last words of {}:", tail.who));
+        lines.extend(tail.lines.iter().map(|line| format!("    {line}")));
+    }
     let text = clean(&format!("{}\nevidence: {}", lines.join("\n"), cell.file));
     out.write_event(Event::Text(BytesText::new(&text)))?;
     out.write_event(Event::End(BytesEnd::new(element)))?;

@@ -7,14 +7,18 @@
 
 mod html;
 mod junit;
+mod log;
 mod markdown;
 mod order;
 mod plot;
+mod remarks;
 mod tally;
 mod words;
 
 pub use html::html;
 pub use junit::junit;
+pub use log::{LogTail, plain};
 pub use markdown::markdown;
 pub use plot::{PlotError, forest, intervals, matrix, scatter};
+pub use remarks::Remarks;
 pub use tally::{GateTally, Tally};

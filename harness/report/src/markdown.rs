@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use proofhouse_schema::report::ReportModel;
 use proofhouse_schema::verdict::Verdict;
 
+use crate::log::plain;
 use crate::order;
+use crate::remarks::Remarks;
 use crate::tally::{GateTally, Tally};
 use crate::words;
 
@@ -14,22 +16,28 @@ const MOST: usize = 50;
 
 /// Renders the report.
 #[must_use]
-pub fn markdown(model: &ReportModel) -> String {
+pub fn markdown(model: &ReportModel, remarks: &Remarks) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = write(&mut out, model);
+    let _ = write(&mut out, model, remarks);
     out
 }
 
-fn write(out: &mut String, model: &ReportModel) -> std::fmt::Result {
+fn write(out: &mut String, model: &ReportModel, remarks: &Remarks) -> std::fmt::Result {
     let all = Tally::of(&model.cells);
     writeln!(out, "# {}\n", escape(&model.title))?;
     let counts: Vec<String> = all.present().iter().map(|(v, n)| format!("{n} {v}")).collect();
     let counts = if counts.is_empty() { "no cell".to_owned() } else { counts.join(", ") };
     writeln!(out, "{} · {} · {counts}\n", escape(&model.tool), model.generated)?;
+    for gap in &remarks.gaps {
+        writeln!(out, "> **The evidence is not whole:** {}\n", escape(&plain(gap)))?;
+    }
+    if !model.cells.iter().any(|cell| cell.required) {
+        writeln!(out, "No required cell: this report proves nothing.\n")?;
+    }
     gates(out, model)?;
     speed(out, model)?;
-    not_passed(out, model)
+    not_passed(out, model, remarks)
 }
 
 fn gates(out: &mut String, model: &ReportModel) -> std::fmt::Result {
@@ -73,7 +81,7 @@ fn speed(out: &mut String, model: &ReportModel) -> std::fmt::Result {
     writeln!(out)
 }
 
-fn not_passed(out: &mut String, model: &ReportModel) -> std::fmt::Result {
+fn not_passed(out: &mut String, model: &ReportModel, remarks: &Remarks) -> std::fmt::Result {
     let mut cells: Vec<_> = model.cells.iter().filter(|c| c.verdict != Verdict::Pass).collect();
     order::by_gate(&mut cells);
     if cells.is_empty() {
@@ -89,7 +97,15 @@ fn not_passed(out: &mut String, model: &ReportModel) -> std::fmt::Result {
             cell.gate, cell.cell, cell.provider
         )?;
         for reason in &cell.reasons {
-            writeln!(out, "  - {}", escape(&reason.detail))?;
+            writeln!(out, "  - {}", escape(&plain(&reason.detail)))?;
+        }
+        for tail in remarks.last_words(cell) {
+            writeln!(out, "  - last words of {}:\n", escape(&tail.who))?;
+            // Indented by four beyond the list's text, lines are shown as they are.
+            for line in &tail.lines {
+                writeln!(out, "        {line}")?;
+            }
+            writeln!(out)?;
         }
     }
     if cells.len() > MOST {

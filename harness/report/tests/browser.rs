@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use model::model;
-use proofhouse_report::html;
+use proofhouse_report::{Remarks, html};
 use serde_json::Value;
 
 const EARLY: &str = include_str!("browser/early.js");
@@ -88,7 +88,7 @@ fn look(page: &str, width: u32, dark: bool) -> Value {
 }
 
 fn page() -> String {
-    html(&model(8, 7)).unwrap()
+    html(&model(8, 7), &Remarks::default()).unwrap()
 }
 
 fn assert_empty(seen: &Value, keys: &[&str]) {
@@ -137,7 +137,7 @@ fn the_filter_hides_what_does_not_match_and_counts() {
     });
     let some = matching.count();
     assert!(some > 0 && some < rows);
-    let filter = &look(&html(&model).unwrap(), 1280, false)["filter"];
+    let filter = &look(&html(&model, &Remarks::default()).unwrap(), 1280, false)["filter"];
     assert_eq!(filter["rows"], rows);
     let expected =
         |visible: usize, said: String| serde_json::json!({"visible": visible, "said": said});
@@ -161,7 +161,7 @@ fn an_empty_report_and_one_of_a_thousand_timed_cells_are_pages_too() {
     for (timed, plots) in [(0, 0), (112, 3 + 2 * 1008)] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
-        fs::write(&path, html(&model(0, timed)).unwrap()).unwrap();
+        fs::write(&path, html(&model(0, timed), &Remarks::default()).unwrap()).unwrap();
         let dom = chromium(folder.path(), &path, &["--dump-dom".to_owned()]);
         assert_eq!(dom.matches("<svg ").count(), plots);
         assert!(dom.contains("Machines and controls"));

@@ -5,6 +5,7 @@ use proofhouse_schema::report::{CellRow, ReportModel};
 use proofhouse_schema::verdict::Verdict;
 
 use super::word;
+use crate::log::LogTail;
 use crate::order;
 use crate::words;
 
@@ -79,6 +80,16 @@ pub(super) fn reasons(cell: &CellRow) -> Markup {
             ul { @for reason in &cell.reasons { li { code { (reason.code) } " " (reason.detail) } } }
         } @else if cell.verdict != Verdict::Pass {
             p.faint { "The verdict has no reason recorded." }
+        }
+    }
+}
+
+/// What processes that ended badly said last.
+pub(super) fn last_words(tails: &[LogTail]) -> Markup {
+    page! {
+        @for tail in tails {
+            h4 { "last words of " (tail.who) }
+            pre { @for line in &tail.lines { (line) "\n" } }
         }
     }
 }

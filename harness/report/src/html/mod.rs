@@ -11,6 +11,7 @@ use proofhouse_schema::verdict::Verdict;
 
 use crate::order;
 use crate::plot::{self, PlotError};
+use crate::remarks::Remarks;
 use crate::tally::{GateTally, Tally, is_refusal};
 use crate::words;
 
@@ -25,7 +26,7 @@ const FILTER: &str = include_str!("filter.js");
 ///
 /// # Errors
 /// [`PlotError`] when a plot cannot be drawn.
-pub fn html(model: &ReportModel) -> Result<String, PlotError> {
+pub fn html(model: &ReportModel, remarks: &Remarks) -> Result<String, PlotError> {
     let matrices = matrices(model)?;
     let speed = speed::section(model)?;
     let markup = page! {
@@ -40,8 +41,8 @@ pub fn html(model: &ReportModel) -> Result<String, PlotError> {
             }
             body {
                 main {
-                    (head(model))
-                    (not_passed(model))
+                    (head(model, remarks))
+                    (not_passed(model, remarks))
                     (gates(model))
                     (matrices)
                     (speed)
@@ -71,13 +72,19 @@ pub(super) fn word(verdict: Verdict) -> Markup {
     page! { span class={ "word " (class(verdict)) } { (words::mark(verdict)) " " (verdict) } }
 }
 
-fn head(model: &ReportModel) -> Markup {
+fn head(model: &ReportModel, remarks: &Remarks) -> Markup {
     let required = Tally::of(model.cells.iter().filter(|c| c.required));
     let all = Tally::of(&model.cells);
     page! {
         header {
             h1 { (model.title) }
             p.faint { (model.tool) " · " (model.generated) " · " (all.total()) " cells, " (required.total()) " of them required" }
+            @if !remarks.gaps.is_empty() {
+                div.warning role="alert" {
+                    p { strong { "The evidence is not whole." } " Run " code { "proofhouse verify" } " before you rest anything on this page." }
+                    ul { @for gap in &remarks.gaps { li { (gap) } } }
+                }
+            }
             ul.chips aria-label="cells by verdict" {
                 @for (verdict, count) in all.present() {
                     li class={ "chip " (class(verdict)) } { (words::mark(verdict)) " " (count) " " (verdict) }
@@ -100,7 +107,7 @@ fn head(model: &ReportModel) -> Markup {
     }
 }
 
-fn not_passed(model: &ReportModel) -> Markup {
+fn not_passed(model: &ReportModel, remarks: &Remarks) -> Markup {
     let mut cells: Vec<&CellRow> =
         model.cells.iter().filter(|c| c.verdict != Verdict::Pass).collect();
     order::by_gate(&mut cells);
@@ -112,12 +119,12 @@ fn not_passed(model: &ReportModel) -> Markup {
             @if cells.is_empty() {
                 p { "Every cell passed." }
             }
-            @for cell in first { (entry(cell)) }
+            @for cell in first { (entry(cell, remarks)) }
             @if !rest.is_empty() {
                 details {
                     summary { (rest.len()) " more" }
                     div {
-                        @for cell in rest.iter().take(TOLD - SHOWN) { (entry(cell)) }
+                        @for cell in rest.iter().take(TOLD - SHOWN) { (entry(cell, remarks)) }
                         @if cells.len() > TOLD {
                             p { "And " (cells.len() - TOLD) " more: the table of " a href="#cells" { "all cells" } " has them." }
                         }
@@ -128,7 +135,7 @@ fn not_passed(model: &ReportModel) -> Markup {
     }
 }
 
-fn entry(cell: &CellRow) -> Markup {
+fn entry(cell: &CellRow, remarks: &Remarks) -> Markup {
     page! {
         details {
             summary {
@@ -137,7 +144,7 @@ fn entry(cell: &CellRow) -> Markup {
                 span.faint { (cell.cell) " · " (cell.provider) @if !cell.required { " · informative" } }
                 (cells::first_reason(cell))
             }
-            div { (cells::reasons(cell)) (cells::facts(cell)) }
+            div { (cells::reasons(cell)) (cells::last_words(&remarks.last_words(cell))) (cells::facts(cell)) }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::evidence::{
     Control, Grade, HostFacts, QualificationScore, SessionRecord, SourceFacts, Summary,
@@ -142,6 +143,7 @@ fn samples() -> Vec<SamplePoint> {
 fn session_record() -> SessionRecord {
     let known = |text: &str| Probe::Known(text.to_owned());
     let control = |name: &str, planted: f64, speed, right| Control {
+        device: DeviceKind::Cpu,
         name: name.to_owned(),
         planted,
         estimate: None,
