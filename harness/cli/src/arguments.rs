@@ -125,6 +125,19 @@ pub struct ListArguments {
     pub format: Output,
 }
 
+/// Devices whose gates belong to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceWord {
+    /// The host's processor and what is found beside it.
+    Found,
+    /// The host's processor alone.
+    Cpu,
+    /// An NVIDIA GPU alone.
+    Cuda,
+    /// Every kind.
+    All,
+}
+
 /// What `run` and `plan` take.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -132,6 +145,7 @@ Examples:
   proofhouse run --filter rms_norm --filter rows=8
   proofhouse run --provider ../my-kernels/provider --filter my-kernels
   proofhouse run --profile claim --time-budget 9m    stops in time; the same command goes on
+  proofhouse run --device cuda --filter baseline     only gates on the GPU, which must be here
   proofhouse run --format json | jq 'select(.event==\"cell_finished\") | .verdict'")]
 pub struct RunArguments {
     /// How much is measured: quick (exploratory), full (qualified) or claim
@@ -143,6 +157,12 @@ pub struct RunArguments {
     /// Take part I of N
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
+    /// Devices whose gates belong to the run: what is found here, one kind, or all (one that is missing is then not run)
+    #[arg(long, value_enum, default_value_t = DeviceWord::Found)]
+    pub device: DeviceWord,
+    /// The GPU, by UUID, where there are several
+    #[arg(long, value_name = "UUID")]
+    pub gpu: Option<String>,
     /// Correctness cells at a time; timing always runs alone [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,

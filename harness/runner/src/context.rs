@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::evidence::{Attempt, QualificationScore};
 use proofhouse_schema::gate::CaseSpec;
@@ -15,6 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::attempt::{Loss, Placement, Worker};
 use crate::checker::{Checker, CheckerFault};
 use crate::correctness::no_battery;
+use crate::device::Health;
 use crate::draft::{Draft, Message, Place};
 use crate::environment::Python;
 use crate::error::RunError;
@@ -38,12 +40,24 @@ pub(crate) struct Context {
     pub(crate) batteries: RefCell<BTreeMap<String, QualificationScore>>,
     /// Cells that are done and not yet written.
     pub(crate) unwritten: Cell<usize>,
+    /// Whether devices still work.
+    pub(crate) health: Health,
 }
 
 impl Context {
     pub(crate) fn case(&self, place: Place) -> &CaseSpec {
         let gate = &self.plan.gates[place.gate];
         &gate.cell(&gate.cells[place.cell]).case
+    }
+
+    /// The device that a cell's candidate runs on.
+    pub(crate) fn device(&self, place: Place) -> DeviceKind {
+        self.plan.gates[place.gate].gate.header.device
+    }
+
+    /// Why cells on a device cannot run (any more), if they cannot.
+    pub(crate) fn no_device(&self, kind: DeviceKind) -> Option<String> {
+        self.options.devices.absent(kind).or_else(|| self.health.quarantined(kind))
     }
 
     pub(crate) fn started(&self, place: Place) {
@@ -68,6 +82,10 @@ impl Context {
         self.plan.homes[id].provider.expect_libraries.clone()
     }
 
+    pub(crate) fn expected_kernels(&self, id: &ProviderId) -> Vec<String> {
+        self.plan.homes[id].provider.expect_kernels.clone()
+    }
+
     /// Starts a worker of a provider that is available. First everything that is done is written: a start that is timed
     /// while the dispatcher waits for a disk would look slow.
     pub(crate) async fn start(
@@ -75,13 +93,15 @@ impl Context {
         id: &ProviderId,
         placement: &Placement,
     ) -> Result<Worker, (Loss, Box<Attempt>)> {
+        self.health.ready(self, placement.device).await;
         while self.unwritten.get() > 0 {
             tokio::task::yield_now().await;
         }
         let python = self.pythons.get(id).cloned().flatten();
         let home = &self.plan.homes[id];
         let launch = provider::launch(home, &self.options, python.as_deref(), placement);
-        Worker::start(&launch, placement, &self.options.limits, &self.stop).await
+        let limits = self.options.limits.on(placement.device);
+        Worker::start(&launch, placement, &limits, &self.stop).await
     }
 
     pub(crate) fn qualification(
@@ -133,7 +153,7 @@ impl Desk {
                 self.losses
             )));
         }
-        let placement = Placement { replicate: 0, cores: None, threads: 1 };
+        let placement = Placement { threads: 1, ..Placement::default() };
         let fault = match context.start(id, &placement).await {
             Ok(worker) => match Checker::new(worker, &context.options.gates_folder) {
                 Ok(checker) => {

@@ -1,15 +1,19 @@
-//! Correctness cells: the checker poses, the candidate runs, the checker compares; many cells a process.
+//! Cells that are not timed: the checker poses, the candidate runs, the checker compares; many cells a process.
+
+mod graph;
+mod sanitizer;
 
 use std::cell::Cell as Counter;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{
-    Attempt, CorrectnessObservation, Ending, Finding, Observation, Outcome, Pass, Purpose,
-    QualificationScore,
+    Attempt, Capture, CorrectnessObservation, Ending, Finding, GraphObservation, Observation,
+    Outcome, Pass, Purpose, QualificationScore, ReplayPair,
 };
-use proofhouse_schema::gate::{CaseSpec, Expect};
+use proofhouse_schema::gate::{CaseSpec, Expect, GateKind};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Poison, Posed, Prepare, Reply, Request, Witnessed};
 
@@ -24,6 +28,7 @@ use crate::scratch::Scratch;
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) candidate: ProviderId,
+    pub(crate) device: DeviceKind,
     pub(crate) places: Vec<Place>,
     /// Processes that this candidate has lost in this gate, over all batches.
     pub(crate) losses: Rc<Counter<u32>>,
@@ -48,8 +53,10 @@ pub(crate) async fn executor(
 }
 
 /// Who failed, and how.
-enum Broken {
+pub(crate) enum Broken {
     Candidate(Loss),
+    /// The candidate, while it captured or replayed a graph.
+    Capture(Loss),
     Checker(CheckerFault),
 }
 
@@ -107,6 +114,10 @@ impl BatchRun<'_> {
     /// One cell; nothing when the run was interrupted in it.
     async fn cell(&mut self, place: Place, last: bool) -> Option<Draft> {
         let case = self.context.case(place).clone();
+        if let Some(reason) = self.context.no_device(self.batch.device) {
+            let observation = Observation::NotRun { reason };
+            return Some(self.draft(place, observation, PosedFacts::default(), Vec::new(), None));
+        }
         if self.batch.losses.get() >= self.context.options.limits.losses {
             return Some(self.draft(
                 place,
@@ -115,6 +126,10 @@ impl BatchRun<'_> {
                 Vec::new(),
                 None,
             ));
+        }
+        let kind = self.context.plan.gates[place.gate].gate.header.kind;
+        if kind == GateKind::Sanitizer {
+            return self.sanitizer_cell(&case, place).await;
         }
         if let Err((loss, attempt)) = self.ready().await {
             return self.lost(place, loss, attempt, PosedFacts::default());
@@ -131,8 +146,43 @@ impl BatchRun<'_> {
                 };
                 self.lost(place, loss, attempt, PosedFacts::default())
             }
+            Err(Broken::Capture(loss)) => self.broke(place, &case, loss).await,
             Err(Broken::Checker(fault)) => self.unchecked(place, fault, last).await,
         }
+    }
+
+    /// A cell whose every tool has a process of its own.
+    async fn sanitizer_cell(&mut self, case: &CaseSpec, place: Place) -> Option<Draft> {
+        if let Err(fault) = self.desk.ready(self.context).await {
+            return self.unchecked(place, fault, false).await;
+        }
+        match self.sanitized(case, place).await {
+            Ok((given, attempts)) => {
+                Some(self.draft(place, given.observation, given.posed, attempts, None))
+            }
+            Err(Broken::Candidate(loss) | Broken::Capture(loss)) => {
+                self.lost(place, loss, Vec::new(), PosedFacts::default())
+            }
+            Err(Broken::Checker(fault)) => self.unchecked(place, fault, false).await,
+        }
+    }
+
+    /// A process that broke over a graph; the next cell gets a fresh one.
+    async fn broke(&mut self, place: Place, case: &CaseSpec, loss: Loss) -> Option<Draft> {
+        let attempts = match self.worker.take() {
+            Some(live) => vec![live.worker.lose(&loss).await],
+            None => Vec::new(),
+        };
+        if loss == Loss::Interrupted {
+            return None;
+        }
+        self.context.health.suspect(self.batch.device);
+        let observation = Observation::Graph(GraphObservation {
+            capture: Capture::Broken { detail: loss.to_string() },
+            replays: Vec::new(),
+            qualification: self.context.qualification(&case.operator, case.dtype),
+        });
+        Some(self.draft(place, observation, PosedFacts::default(), attempts, None))
     }
 
     /// Starts the candidate if there is none.
@@ -144,6 +194,8 @@ impl BatchRun<'_> {
             replicate: 0,
             cores: None,
             threads: self.context.options.limits.correctness_threads,
+            device: self.batch.device,
+            wrapper: Vec::new(),
         };
         match self.context.start(&self.batch.candidate, &placement).await {
             Ok(worker) => {
@@ -165,6 +217,7 @@ impl BatchRun<'_> {
             return None;
         }
         self.batch.losses.set(self.batch.losses.get() + 1);
+        self.context.health.suspect(self.batch.device);
         let observation = Observation::Errored {
             ending: loss.ending(),
             provider: self.batch.candidate.clone(),
@@ -262,6 +315,7 @@ impl BatchRun<'_> {
             return Ok(Given { posed: PosedFacts::default(), observation });
         }
         let (checker, scratch) = self.desk.parts()?;
+        let kind = self.context.plan.gates[place.gate].gate.header.kind;
         let mut passes = Passes {
             live,
             checker,
@@ -273,7 +327,13 @@ impl BatchRun<'_> {
             bound: Vec::new(),
             expected: self.context.expected_libraries(&self.batch.candidate),
         };
-        let seen = passes.all(self.context.options.seed).await;
+        let seen = match kind {
+            GateKind::Graph => {
+                let expected = self.context.expected_kernels(&self.batch.candidate);
+                passes.graph(&expected).await
+            }
+            _ => passes.all(self.context.options.seed).await,
+        };
         let posed = passes.posed.as_ref().map(PosedFacts::from).unwrap_or_default();
         passes.forget(seen.as_ref().err()).await?;
         let observation = match seen? {
@@ -282,18 +342,24 @@ impl BatchRun<'_> {
                 passes,
                 qualification: self.context.qualification(&case.operator, case.dtype),
             }),
+            Seen::Graph(capture, replays) => Observation::Graph(GraphObservation {
+                capture,
+                replays,
+                qualification: self.context.qualification(&case.operator, case.dtype),
+            }),
         };
         Ok(Given { posed, observation })
     }
 }
 
-enum Seen {
+pub(crate) enum Seen {
     Unsupported(String),
     Passes(Vec<Pass>),
+    Graph(Capture, Vec<ReplayPair>),
 }
 
 /// The passes of one cell.
-struct Passes<'a> {
+pub(crate) struct Passes<'a> {
     live: &'a mut Live,
     checker: &'a mut Checker,
     scratch: &'a Scratch,
@@ -309,7 +375,7 @@ struct Passes<'a> {
 
 /// How a pass is made.
 #[derive(Clone, Copy)]
-struct Way {
+pub(crate) struct Way {
     purpose: Purpose,
     /// Which of the cell's files and case names it uses.
     slot: &'static str,
@@ -443,7 +509,7 @@ impl Passes<'_> {
         for case in &self.poses {
             self.scratch.remove(case);
         }
-        if !matches!(broken, Some(Broken::Candidate(_))) {
+        if !matches!(broken, Some(Broken::Candidate(_) | Broken::Capture(_))) {
             for case in &self.bound {
                 self.live.worker.ask_case(Request::Release { case: case.clone() }, case).await?;
             }

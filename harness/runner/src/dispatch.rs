@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use proofhouse_gate::judge::{gate_total, total};
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::event::{CellFinished, Event};
 use proofhouse_schema::evidence::{Observation, Record, SessionRecord};
 use proofhouse_schema::exit::Exit;
@@ -21,6 +22,7 @@ use crate::attempt::{become_subreaper, now};
 use crate::context::{Context, Desk};
 use crate::correctness::{Batch, executor};
 use crate::custody::{Custody, CustodyError, Hold};
+use crate::device::Health;
 use crate::draft::{Draft, Message, Place, PosedFacts, Sight, record};
 use crate::environment::{Environments, Progress};
 use crate::error::RunError;
@@ -68,6 +70,12 @@ pub fn run(
         reused: plan.reused() as u64,
         excluded: plan.excluded() as u64,
     });
+    for (device, cells) in &plan.left_out {
+        let message = format!(
+            "{cells} cells on {device} are left out: this run is not on that device (`--device {device}` requires them)"
+        );
+        desk.event(Event::Warning { message });
+    }
     desk.reused(&plan);
     if plan.cells() > plan.reused() {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -157,15 +165,19 @@ impl<'a> Dispatcher<'a> {
             sender,
             batteries: RefCell::default(),
             unwritten: Counter::new(0),
+            health: Health::default(),
         });
         let mut desk = Desk::open(&context)?;
         session::qualify(&context, &mut desk, &places).await;
-        let timed = places.iter().any(|place| kind(&context, *place) == GateKind::Baseline);
-        let custody = self.custody(&context, if timed { Hold::Alone } else { Hold::Shared }).await;
-        let (controls, ceilings) = match &custody {
-            Ok(_) if timed => timing::controls(&context, &mut desk, self.judge).await,
-            _ => Default::default(),
-        };
+        let custody = self.custody(&context, &places).await;
+        let (mut controls, mut ceilings) = (Vec::new(), BTreeMap::new());
+        for (device, held) in &custody {
+            if held.is_ok() && is_timed(&context, &places, *device) {
+                let (more, measured) = timing::controls(&context, &mut desk, *device).await;
+                controls.extend(more);
+                ceilings.extend(measured);
+            }
+        }
         desk.close().await;
         self.drain(&context, &mut receiver);
         if self.stop.requested() {
@@ -174,12 +186,9 @@ impl<'a> Dispatcher<'a> {
         let batteries = context.batteries.borrow().clone();
         let record = session::record(&context.options, started, batteries, controls, ceilings);
         self.open_session(record);
-        self.not_run(&context, &places, custody.as_ref().err());
+        let places = self.not_run(&context, &places, &custody);
         self.correctness(&context, &places, &mut receiver).await?;
-        if custody.is_ok() {
-            self.timing(&context, &places, &mut receiver).await?;
-        }
-        Ok(())
+        self.timing(&context, &places, &mut receiver).await
     }
 
     /// Makes the environments of the providers that have cells to be done.
@@ -210,9 +219,24 @@ impl<'a> Dispatcher<'a> {
         (pythons, absent)
     }
 
-    async fn custody(&self, context: &Context, hold: Hold) -> Result<Custody, CustodyError> {
+    /// Holds the devices that cells need: alone where time is measured. Every run on a device runs on the host, too.
+    async fn custody(
+        &self,
+        context: &Context,
+        places: &[Place],
+    ) -> BTreeMap<DeviceKind, Result<Custody, CustodyError>> {
         let options = &context.options;
-        Custody::wait(&options.custody, "cpu", hold, options.limits.custody_wait, &self.stop).await
+        let mut kinds: BTreeSet<DeviceKind> = BTreeSet::from([DeviceKind::Cpu]);
+        kinds.extend(places.iter().map(|place| context.device(*place)));
+        let mut held = BTreeMap::new();
+        for kind in kinds {
+            let Some(name) = options.devices.lock_name(kind) else { continue };
+            let hold = if is_timed(context, places, kind) { Hold::Alone } else { Hold::Shared };
+            let wait = options.limits.custody_wait;
+            let taken = Custody::wait(&options.custody, &name, hold, wait, &self.stop).await;
+            held.insert(kind, taken);
+        }
+        held
     }
 
     fn open_session(&mut self, record: SessionRecord) {
@@ -222,27 +246,36 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Cells whose candidate is absent, or which need a device that another run holds.
-    fn not_run(&mut self, context: &Rc<Context>, places: &[Place], held: Option<&CustodyError>) {
+    /// Writes cells whose candidate or device is absent, or which need a device that another run holds; gives the others.
+    fn not_run(
+        &mut self,
+        context: &Rc<Context>,
+        places: &[Place],
+        custody: &BTreeMap<DeviceKind, Result<Custody, CustodyError>>,
+    ) -> Vec<Place> {
+        let mut others = Vec::new();
         for place in places {
             let gate = &context.plan.gates[place.gate];
             let candidate = &gate.cells[place.cell].candidate;
+            let (kind, device) = (gate.gate.header.kind, gate.gate.header.device);
+            let held = custody.get(&device).and_then(|held| held.as_ref().err());
             let reason = match (context.absent.get(candidate), held) {
                 (Some(reason), _) => format!("{candidate} is not available: {reason}"),
-                (None, Some(error)) if gate.gate.header.kind == GateKind::Baseline => {
+                _ if context.no_device(device).is_some() => {
+                    context.no_device(device).unwrap_or_default()
+                }
+                (None, Some(error)) if kind == GateKind::Baseline => {
                     format!("time cannot be measured: {error}")
                 }
-                _ if !matches!(
-                    gate.gate.header.kind,
-                    GateKind::Correctness | GateKind::Baseline
-                ) =>
-                {
-                    format!("this version runs no {} gates", gate.gate.header.kind)
+                _ if !RUN_KINDS.contains(&kind) => format!("this version runs no {kind} gates"),
+                _ => {
+                    others.push(*place);
+                    continue;
                 }
-                _ => continue,
             };
             self.done(context, plain(context, *place, Observation::NotRun { reason }));
         }
+        others
     }
 
     async fn correctness(
@@ -251,15 +284,21 @@ impl<'a> Dispatcher<'a> {
         places: &[Place],
         receiver: &mut UnboundedReceiver<Message>,
     ) -> Result<(), RunError> {
-        let batches = batches(context, places);
-        let jobs = context.options.jobs.clamp(1, batches.len().max(1));
-        let queue = Rc::new(RefCell::new(batches));
-        if queue.borrow().is_empty() {
-            return Ok(());
-        }
         let mut executors = tokio::task::JoinSet::new();
-        for _ in 0..jobs {
-            executors.spawn_local(executor(Rc::clone(context), Rc::clone(&queue)));
+        // One process at a time on a device, so that a fault there is its own; on the host as many as were asked for.
+        for (device, jobs) in [(DeviceKind::Cpu, context.options.jobs), (DeviceKind::Cuda, 1)] {
+            let batches = batches(context, places, device);
+            let jobs = jobs.clamp(1, batches.len().max(1));
+            let queue = Rc::new(RefCell::new(batches));
+            if queue.borrow().is_empty() {
+                continue;
+            }
+            for _ in 0..jobs {
+                executors.spawn_local(executor(Rc::clone(context), Rc::clone(&queue)));
+            }
+        }
+        if executors.is_empty() {
+            return Ok(());
         }
         self.listen(context, receiver, &mut executors).await
     }
@@ -533,25 +572,42 @@ fn needed(options: &RunOptions, plan: &Plan) -> BTreeSet<ProviderId> {
     needed
 }
 
-/// Correctness cells by gate and candidate, in as many parts as there are executors, where that is worth a process.
-fn batches(context: &Context, places: &[Place]) -> VecDeque<Batch> {
+/// Kinds of gates that this version runs.
+const RUN_KINDS: [GateKind; 4] =
+    [GateKind::Correctness, GateKind::Baseline, GateKind::Graph, GateKind::Sanitizer];
+
+/// Whether time is to be measured on a device.
+fn is_timed(context: &Context, places: &[Place], device: DeviceKind) -> bool {
+    places.iter().any(|place| {
+        context.device(*place) == device
+            && kind(context, *place) == GateKind::Baseline
+            && context.no_device(device).is_none()
+    })
+}
+
+/// Cells of a device that are not timed, by gate and candidate, in as many parts as there are executors, where that is
+/// worth a process.
+fn batches(context: &Context, places: &[Place], device: DeviceKind) -> VecDeque<Batch> {
     const WORTH_A_PROCESS: usize = 16;
     let mut groups: BTreeMap<(usize, ProviderId), Vec<Place>> = BTreeMap::new();
     for place in places {
         let candidate = &context.plan.gates[place.gate].cells[place.cell].candidate;
         let runs = !context.absent.contains_key(candidate);
-        if kind(context, *place) == GateKind::Correctness && runs {
+        let here = context.device(*place) == device && kind(context, *place) != GateKind::Baseline;
+        if here && runs {
             groups.entry((place.gate, candidate.clone())).or_default().push(*place);
         }
     }
     let mut batches = VecDeque::new();
     for ((_, candidate), places) in groups {
-        let parts = places.len().div_ceil(WORTH_A_PROCESS).clamp(1, context.options.jobs.max(1));
+        let most = if device.is_cpu() { context.options.jobs.max(1) } else { 1 };
+        let parts = places.len().div_ceil(WORTH_A_PROCESS).clamp(1, most);
         let losses = Rc::new(Counter::new(0));
         for part in 0..parts {
             let places = places.iter().copied().skip(part).step_by(parts).collect();
             batches.push_back(Batch {
                 candidate: candidate.clone(),
+                device,
                 places,
                 losses: Rc::clone(&losses),
             });

@@ -117,6 +117,8 @@ pub(crate) fn record(
     (session_digest, session): (&Digest, &SessionRecord),
 ) -> CellRecord {
     let cell = gate.cell(planned);
+    let device = gate.gate.header.device;
+    let device = session.devices.iter().find(|facts| facts.kind == device).cloned();
     let mut record = CellRecord {
         schema: SCHEMA.to_owned(),
         key: planned.key.clone(),
@@ -133,7 +135,7 @@ pub(crate) fn record(
         inputs: draft.posed.inputs,
         tolerance: draft.posed.tolerance,
         traffic: draft.posed.traffic,
-        device: None,
+        device,
         session: session_digest.clone(),
         source: session.source.clone(),
         attempts: draft.attempts,

@@ -20,6 +20,7 @@ mod checker;
 mod context;
 mod correctness;
 pub mod custody;
+pub mod device;
 mod dispatch;
 mod draft;
 pub mod environment;

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{HostFacts, SourceFacts};
 use proofhouse_schema::gate::{Profile, ResolvedGate};
 use proofhouse_schema::ids::{ProviderId, WriterId};
 use proofhouse_schema::units::Bytes;
 
+use crate::device::Devices;
 use crate::provider::ProviderHome;
 use crate::selection::Selection;
 
@@ -47,6 +49,12 @@ pub struct RunOptions {
     pub facts: SessionFacts,
     /// The native timer that workers in other languages load, if there is one.
     pub timer_library: Option<PathBuf>,
+    /// As `timer_library`, for workers on a CUDA device.
+    pub timer_cuda_library: Option<PathBuf>,
+    /// Devices beside the host's processor.
+    pub devices: Devices,
+    /// Where compilers on a device keep what they made (NVRTC, Triton, Inductor); private to this tool.
+    pub kernel_cache: PathBuf,
     /// The caller's variables from which attempts get the allow-listed ones (`PATH`, `HOME`, `TMPDIR`, ...).
     pub environment: BTreeMap<String, String>,
     /// Whether package registries must not be asked.
@@ -86,6 +94,8 @@ pub struct SessionFacts {
 pub struct Limits {
     /// From spawn to hello.
     pub hello: Duration,
+    /// From spawn to hello on a device: a Python process with its libraries takes many seconds.
+    pub device_hello: Duration,
     /// For any request but `measure`.
     pub request: Duration,
     /// For one `measure` request.
@@ -94,6 +104,8 @@ pub struct Limits {
     pub grace: Duration,
     /// Resident memory of an attempt's processes together.
     pub memory: Bytes,
+    /// As `memory`, on a device: its driver and libraries alone take gigabytes.
+    pub device_memory: Bytes,
     /// How often memory is looked at.
     pub memory_poll: Duration,
     /// Processes lost by one provider in one gate before its other cells are given up.
@@ -106,14 +118,29 @@ pub struct Limits {
     pub environment: Duration,
 }
 
+impl Limits {
+    /// The limits of an attempt on a device.
+    #[must_use]
+    pub fn on(&self, device: DeviceKind) -> Self {
+        match device {
+            DeviceKind::Cpu => self.clone(),
+            DeviceKind::Cuda => {
+                Self { hello: self.device_hello, memory: self.device_memory, ..self.clone() }
+            }
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             hello: Duration::from_secs(60),
+            device_hello: Duration::from_secs(180),
             request: Duration::from_secs(120),
             measure: Duration::from_secs(120),
             grace: Duration::from_secs(2),
             memory: Bytes(8 << 30),
+            device_memory: Bytes(48 << 30),
             memory_poll: Duration::from_millis(20),
             losses: 5,
             custody_wait: Duration::from_secs(60),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proofhouse_schema::canonical::{self, Digest};
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::ReuseKey;
 use proofhouse_schema::gate::{Cell, GateKind, Level, ResolvedGate};
 use proofhouse_schema::ids::ProviderId;
@@ -18,6 +19,8 @@ use crate::provider::{Makeup, ProviderHome, by_id};
 pub struct Plan {
     /// The gates that have cells, in order.
     pub gates: Vec<PlannedGate>,
+    /// Cells that the selection takes and that are left out, because their device is not part of this run.
+    pub left_out: BTreeMap<DeviceKind, usize>,
     pub(crate) homes: BTreeMap<ProviderId, ProviderHome>,
     pub(crate) makeups: BTreeMap<ProviderId, Makeup>,
 }
@@ -89,13 +92,20 @@ pub fn plan(options: &RunOptions, evidence: &dyn Evidence) -> Result<Plan, RunEr
     let homes = by_id(&options.providers);
     let mut planner = Planner { options, evidence, homes, makeups: BTreeMap::new(), common: None };
     let mut gates = Vec::new();
+    let mut left_out = BTreeMap::new();
     for gate in &options.gates {
+        if !options.devices.takes(gate.header.device) {
+            let cells = planner.count(gate);
+            *left_out.entry(gate.header.device).or_default() += cells;
+            continue;
+        }
         let planned = planner.gate(gate)?;
         if !planned.cells.is_empty() {
             gates.push(planned);
         }
     }
-    Ok(Plan { gates, homes: planner.homes, makeups: planner.makeups })
+    left_out.retain(|_, cells| *cells > 0);
+    Ok(Plan { gates, left_out, homes: planner.homes, makeups: planner.makeups })
 }
 
 struct Planner<'a> {
@@ -123,7 +133,7 @@ impl Planner<'_> {
                 if selection.shard.is_some_and(|s| !s.holds(&Digest::of(name().as_bytes()))) {
                     continue;
                 }
-                let key = self.key(&digest, cell, &providers)?;
+                let key = self.key(&digest, cell, &providers, header.device)?;
                 let reused = match self.options.reuse {
                     Reuse::ByContent => self.evidence.finished(&key)?,
                     Reuse::Fresh => None,
@@ -134,6 +144,16 @@ impl Planner<'_> {
             }
         }
         Ok(PlannedGate { gate: Arc::new(gate.clone()), digest, cells })
+    }
+
+    /// Cells of a gate that the selection takes, over all candidates; the shard is not asked.
+    fn count(&self, gate: &ResolvedGate) -> usize {
+        let header = &gate.header;
+        let takes = |candidate: &ProviderId, cell: &Cell| {
+            self.options.selection.takes(&header.id, header.kind, &cell.key, candidate)
+        };
+        let of = |candidate| gate.cells.iter().filter(|cell| takes(candidate, cell)).count();
+        header.candidates.iter().map(of).sum()
     }
 
     fn providers(
@@ -150,7 +170,7 @@ impl Planner<'_> {
         for id in [candidate, &checker].into_iter().chain(baselines) {
             let mut digests = self.makeup(gate, id)?.digests();
             if gate.header.kind == GateKind::Baseline && *id != checker {
-                digests.extend(self.timer()?);
+                digests.extend(self.timer(gate.header.device)?);
             }
             found.insert(id.clone(), digests);
         }
@@ -169,8 +189,12 @@ impl Planner<'_> {
         Ok(&self.makeups[id])
     }
 
-    fn timer(&mut self) -> Result<Option<Digest>, RunError> {
-        let Some(path) = &self.options.timer_library else { return Ok(None) };
+    fn timer(&mut self, device: DeviceKind) -> Result<Option<Digest>, RunError> {
+        let path = match device {
+            DeviceKind::Cpu => &self.options.timer_library,
+            DeviceKind::Cuda => &self.options.timer_cuda_library,
+        };
+        let Some(path) = path else { return Ok(None) };
         let digest = proofhouse_provenance::file_digest(path).map_err(|error| RunError::Setup {
             what: "read the timer library".to_owned(),
             source: std::io::Error::other(error),
@@ -183,11 +207,19 @@ impl Planner<'_> {
         gate: &Digest,
         cell: &Cell,
         providers: &BTreeMap<ProviderId, Vec<Digest>>,
+        device: DeviceKind,
     ) -> Result<Digest, RunError> {
         let (profile, host) = self.common()?;
         let case = canonical_digest(&cell.case, || format!("cell {}", cell.key))?;
-        let key =
-            ReuseKey { gate: gate.clone(), case, profile, providers: providers.clone(), host };
+        let device = match self.options.devices.found.get(&device) {
+            Some(facts) => {
+                let class = (&facts.name, &facts.architecture, &facts.driver);
+                Some(canonical_digest(&class, || "the device's class".to_owned())?)
+            }
+            None => None,
+        };
+        let (gate, providers) = (gate.clone(), providers.clone());
+        let key = ReuseKey { gate, case, profile, providers, host, device };
         canonical_digest(&key, || "a reuse key".to_owned())
     }
 

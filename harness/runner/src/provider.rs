@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proofhouse_provenance::{DigestError, file_digest, folder_digest};
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::gate::{CaseSpec, Expect};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::probe::Probe;
@@ -17,6 +18,14 @@ use crate::options::RunOptions;
 
 /// Variables of the machine that attempts get, where they are set.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "TZ"];
+
+/// Variables that say where compilers on a device keep what they made, and the folder of each in the kernel cache (P41).
+const KERNEL_CACHES: [(&str, &str); 4] = [
+    ("PROOFHOUSE_KERNEL_CACHE", "nvrtc"),
+    ("TRITON_CACHE_DIR", "triton"),
+    ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
+    ("FLASHINFER_WORKSPACE_BASE", "flashinfer"),
+];
 
 /// A provider with the folder that its `provider.toml` lies in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +131,7 @@ pub(crate) fn launch(
 ) -> Launch {
     let provider = &home.provider;
     let arguments = provider.command.iter().skip(1);
-    let arguments = arguments.map(|part| fill(part, home, options, python)).collect();
+    let arguments: Vec<String> = arguments.map(|part| fill(part, home, options, python)).collect();
     let mut environment = BTreeMap::new();
     let mut inherited = Vec::new();
     for name in INHERITED {
@@ -136,7 +145,11 @@ pub(crate) fn launch(
     environment.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
     environment.insert("PYTHONNOUSERSITE".to_owned(), "1".to_owned());
     environment.insert("PROOFHOUSE_THREADS".to_owned(), threads.clone());
-    if let Some(timer) = &options.timer_library {
+    let timer = match placement.device {
+        DeviceKind::Cpu => &options.timer_library,
+        DeviceKind::Cuda => &options.timer_cuda_library,
+    };
+    if let Some(timer) = timer {
         let name = "PROOFHOUSE_TIMER".to_owned();
         environment.insert(name.clone(), timer.to_string_lossy().into_owned());
         inherited.push(name);
@@ -147,19 +160,36 @@ pub(crate) fn launch(
         environment.insert(name.clone(), path.to_string_lossy().into_owned());
         inherited.push(name);
     }
+    for (name, value) in options.devices.variables(placement.device) {
+        environment.insert(name.to_owned(), value);
+    }
+    if !placement.device.is_cpu() {
+        for (name, folder) in KERNEL_CACHES {
+            let path = options.kernel_cache.join(folder);
+            environment.insert(name.to_owned(), path.to_string_lossy().into_owned());
+            inherited.push(name.to_owned());
+        }
+    }
     for name in &provider.thread_variables {
         environment.insert(name.clone(), threads.clone());
     }
     environment.extend(provider.variables.clone());
     let program = program(home, options, python);
-    Launch {
-        provider: provider.id.clone(),
-        program: find_program(&program, options).unwrap_or(program),
-        arguments,
-        recorded: provider.command.clone(),
-        environment,
-        inherited,
-    }
+    let program = find_program(&program, options).unwrap_or(program);
+    let mut recorded = provider.command.clone();
+    let (program, arguments) = match placement.wrapper.split_first() {
+        None => (program, arguments),
+        Some((wrapper, before)) => {
+            recorded.insert(0, file_name(wrapper));
+            let own = std::iter::once(program.to_string_lossy().into_owned());
+            (PathBuf::from(wrapper), before.iter().cloned().chain(own).chain(arguments).collect())
+        }
+    };
+    Launch { provider: provider.id.clone(), program, arguments, recorded, environment, inherited }
+}
+
+fn file_name(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 /// What is recorded of a provider; its hello is absent where it never said one.

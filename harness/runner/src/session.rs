@@ -97,7 +97,7 @@ pub(crate) fn record(
         tool: facts.tool.clone(),
         started,
         host: facts.host.clone(),
-        devices: Vec::new(),
+        devices: options.devices.found.values().cloned().collect(),
         profile: options.profile.clone(),
         source: facts.source.clone(),
         controls,

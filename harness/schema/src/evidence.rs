@@ -164,6 +164,9 @@ pub struct ReuseKey {
     pub providers: BTreeMap<ProviderId, Vec<Digest>>,
     /// The host's class: salted machine id, CPU model, kernel.
     pub host: Digest,
+    /// The device's class: name, architecture, driver; none on the host's processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Digest>,
 }
 
 /// What was seen in a cell.
@@ -582,8 +585,8 @@ pub struct SessionRecord {
     pub started: Wide,
     /// The host.
     pub host: HostFacts,
-    /// The devices; empty on a CPU session.
-    pub devices: Vec<BTreeMap<String, Probe<String>>>,
+    /// The devices beside the host's processor; empty on a CPU session.
+    pub devices: Vec<DeviceFacts>,
     /// The profile.
     pub profile: Profile,
     /// The source tree.
@@ -604,6 +607,9 @@ pub struct SessionRecord {
 pub struct Control {
     /// `a-a` or `a-b`.
     pub name: String,
+    /// The device that it was measured on.
+    #[serde(default, skip_serializing_if = "DeviceKind::is_cpu")]
+    pub device: DeviceKind,
     /// The planted slowdown, as a fraction; 0 for A/A.
     pub planted: f64,
     /// What was measured.

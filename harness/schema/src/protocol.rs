@@ -82,6 +82,8 @@ pub enum Request {
         /// The case.
         case: String,
     },
+    /// Measure what the device can do at most. Answer: `ceilings`. Only our own worker on a device knows it.
+    Ceilings,
     /// Say what really ran. Answer: `witnessed`.
     Witness,
     /// Forget a case and unmap its tensors. Answer: `released`.
@@ -138,6 +140,11 @@ pub enum Reply {
     },
     /// The samples of a turn.
     Measured(Measured),
+    /// What the device can do at most.
+    Ceilings {
+        /// By name, with the unit at its end: `read_bytes_per_s`, `empty_node_ns`, `cold_over_hot`.
+        measured: BTreeMap<String, f64>,
+    },
     /// What really ran.
     Witnessed(Witnessed),
     /// The case is forgotten.

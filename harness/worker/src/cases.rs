@@ -30,6 +30,11 @@ pub trait Cases {
         not_a_device(name)
     }
 
+    /// Measures what the device can do at most.
+    fn ceilings(&mut self) -> Reply {
+        Reply::Failed { detail: "this provider measures no ceilings".to_owned() }
+    }
+
     /// Forgets a case; whether there was one.
     fn forget(&mut self, name: &str) -> bool;
 

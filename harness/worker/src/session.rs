@@ -228,6 +228,7 @@ impl Session<'_> {
             Request::Measure(measure) => self.cases.measure(measure),
             Request::Capture { case } => self.cases.capture(case),
             Request::Replay { case } => self.cases.replay(case),
+            Request::Ceilings => self.cases.ceilings(),
             Request::Witness => self.witness(),
             Request::Release { case } => {
                 let known = self.cases.forget(case);

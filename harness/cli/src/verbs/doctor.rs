@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proofhouse_runner::ProviderHome;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::probe::Probe;
 use proofhouse_schema::provider::Environment;
@@ -128,7 +129,7 @@ fn tools() -> Vec<Finding> {
             )
         });
     }
-    found.push(if timer_library(&folder).is_some() {
+    found.push(if timer_library(&folder, DeviceKind::Cpu).is_some() {
         here("native timer", "libproofhouse_timer")
     } else {
         let advice = "Python providers are not timed without it: cargo house setup";
@@ -247,10 +248,14 @@ fn host_lacks(home: &ProviderHome) -> Option<String> {
 }
 
 /// The native timer beside a program.
-pub fn timer_library(folder: &Path) -> Option<PathBuf> {
-    ["libproofhouse_timer.so", "libproofhouse_timer.dylib"]
+pub fn timer_library(folder: &Path, device: DeviceKind) -> Option<PathBuf> {
+    let stem = match device {
+        DeviceKind::Cpu => "libproofhouse_timer",
+        DeviceKind::Cuda => "libproofhouse_timer_cuda",
+    };
+    ["so", "dylib"]
         .into_iter()
-        .map(|name| folder.join(name))
+        .map(|suffix| folder.join(format!("{stem}.{suffix}")))
         .find(|path| path.is_file())
 }
 

@@ -8,11 +8,13 @@ use std::thread;
 use std::time::Instant;
 
 use proofhouse_evidence::{Folder, now, utc_stamp};
+use proofhouse_runner::device::{DeviceChoice, Devices};
 use proofhouse_runner::ports::{FolderEvidence, GateJudge};
 use proofhouse_runner::{
     Filter, Limits, Outcome, Plan, Reuse, RunError, RunOptions, Selection, SessionFacts, Stop,
 };
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::ids::{ProviderId, WriterId};
 use proofhouse_store::Selection as Rows;
@@ -21,7 +23,7 @@ use super::doctor::timer_library;
 use super::index::indexed;
 use super::report::{heading, write};
 use super::{TOOL, out};
-use crate::arguments::{Common, Output, RunArguments};
+use crate::arguments::{Common, DeviceWord, Output, RunArguments};
 use crate::error::CliError;
 use crate::project::{Project, binaries, cache};
 use crate::terminal::{Paint, Progress, Sink, Table, counted, summary, tell};
@@ -164,7 +166,10 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         profile: declared.profile,
         providers: declared.providers,
         checker: checker()?,
-        timer_library: timer_library(&binaries),
+        timer_library: timer_library(&binaries, DeviceKind::Cpu),
+        timer_cuda_library: timer_library(&binaries, DeviceKind::Cuda),
+        devices: Devices::probe(device_choice(asked.device), asked.gpu.as_deref()),
+        kernel_cache: cache.join("kernels"),
         binaries,
         custody: custody(),
         cache,
@@ -183,6 +188,16 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         time_budget: asked.time_budget,
         handle_signals: true,
     })
+}
+
+/// Which devices the words ask for.
+fn device_choice(device: DeviceWord) -> DeviceChoice {
+    match device {
+        DeviceWord::Found => DeviceChoice::Found,
+        DeviceWord::Cpu => DeviceChoice::Only(DeviceKind::Cpu),
+        DeviceWord::Cuda => DeviceChoice::Only(DeviceKind::Cuda),
+        DeviceWord::All => DeviceChoice::All,
+    }
 }
 
 /// The checker's provider id.

@@ -19,6 +19,8 @@ use super::speed::{Controls, NOT_SLOWER, compare};
 const CHEATS: [&str; 1] = ["cached-result"];
 /// How far above the largest measured ceiling a cold transfer may seem to be.
 const CEILING_SLACK: f64 = 1.05;
+/// How much slower a copy of 1 MiB must be cold than hot.
+const COLD_OVER_HOT: f64 = 1.2;
 
 /// One provider's samples, a list of blocks per replicate.
 pub(crate) type Replicates = BTreeMap<u32, ArmSamples>;
@@ -53,7 +55,7 @@ pub(crate) fn judge(
     if !notes.is_clean() {
         return Vec::new();
     }
-    let controls = Controls::of(session);
+    let controls = Controls::of(session, record.gate.device);
     present
         .iter()
         .map(|baseline| {
@@ -211,10 +213,14 @@ fn check_floor(
     let ceiling = session
         .iter()
         .flat_map(|session| &session.ceilings)
-        .filter(|(name, _)| name.ends_with("_bytes_per_s"))
+        .filter(|(name, _)| {
+            name.ends_with("_bytes_per_s")
+                && name.starts_with("cuda_") != record.gate.device.is_cpu()
+        })
         .filter_map(|(_, probe)| probe.known().map(|rate| rate.0))
         .filter(|rate| rate.is_finite() && *rate > 0.0)
         .fold(0.0_f64, f64::max);
+    check_cold_control(record, session, notes);
     if ceiling == 0.0 {
         let detail = "a cold speed needs a measured ceiling, and the session has none";
         notes.add(Verdict::Invalid, "no-ceiling", detail);
@@ -230,6 +236,24 @@ fn check_floor(
                 facts.id, arm.replicate
             );
             notes.add(Verdict::Invalid, "faster-than-memory", detail);
+        }
+    }
+}
+
+/// On a device a copy of 1 MiB must be slower cold than hot, else what is called cold is not (P1).
+fn check_cold_control(record: &CellRecord, session: Option<&SessionRecord>, notes: &mut Notes) {
+    if record.gate.device.is_cpu() {
+        return;
+    }
+    let found = session.and_then(|session| session.ceilings.get("cuda_cold_over_hot"));
+    match found.and_then(|probe| probe.known()) {
+        Some(ratio) if ratio.0 > COLD_OVER_HOT => {}
+        found => {
+            let found = found.map_or("not measured".to_owned(), |ratio| format!("{:.3}", ratio.0));
+            let detail = format!(
+                "cold over hot of a 1 MiB copy is {found}; accepted: above {COLD_OVER_HOT}, else cold is not cold"
+            );
+            notes.add(Verdict::Invalid, "cold-control", detail);
         }
     }
 }

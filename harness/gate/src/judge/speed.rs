@@ -1,5 +1,6 @@
 //! One candidate against one baseline: samples to a comparison, held against the session's controls.
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{CellRecord, Control, SessionRecord};
 use proofhouse_schema::gate::TimingRule;
 use proofhouse_schema::provider::ProviderFacts;
@@ -22,10 +23,12 @@ pub(crate) struct Controls {
 
 impl Controls {
     /// What the controls of a session allow. No session, or no A/A control: nothing may be called.
-    pub(crate) fn of(session: Option<&SessionRecord>) -> Self {
+    pub(crate) fn of(session: Option<&SessionRecord>, device: DeviceKind) -> Self {
         let controls = session.map(|s| s.controls.as_slice()).unwrap_or_default();
-        let named =
-            |name: &str| controls.iter().filter(move |c| c.name == name).collect::<Vec<_>>();
+        let named = |name: &str| {
+            let fits = move |c: &&Control| c.name == name && c.device == device;
+            controls.iter().filter(fits).collect::<Vec<_>>()
+        };
         let (same, slowed) = (named("a-a"), named("a-b"));
         let blind = if same.is_empty() {
             let detail = "the session compared no provider with itself, so its noise is not known";

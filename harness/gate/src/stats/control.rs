@@ -1,5 +1,6 @@
 //! Comparisons whose answer is known, and what they say of the session.
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::Control;
 use proofhouse_schema::verdict::Speed;
 
@@ -56,6 +57,7 @@ pub fn judge_control(
         called && missed <= judged.estimate.ratio.half_width + margin.log()
     };
     let control = Control {
+        device: DeviceKind::Cpu,
         name: if planted == 0.0 { "a-a" } else { "a-b" }.to_owned(),
         planted,
         estimate: Some(judged.estimate.to_record()),

@@ -178,6 +178,7 @@ pub fn session(controls: Vec<Control>) -> SessionRecord {
 pub fn control(planted: f64, ratio: f64, speed: Speed, right: bool) -> Control {
     let real = |factor: f64| Real(ratio * factor);
     Control {
+        device: DeviceKind::Cpu,
         name: if planted == 0.0 { "a-a" } else { "a-b" }.into(),
         planted,
         estimate: Some(Estimate {
@@ -343,11 +344,10 @@ fn jitter(parts: [u64; 4]) -> f64 {
 pub fn timed(speeds: &Speeds<'_>) -> Seen {
     let mut names = vec![("cpu", 1.0)];
     names.extend_from_slice(speeds.ratios);
-    let mut samples =
-        Samples {
-            providers: names.iter().map(|(name, _)| id(name)).collect(),
-            ..Samples::default()
-        };
+    let mut samples = Samples {
+        providers: names.iter().map(|(name, _)| id(name)).collect(),
+        ..Samples::default()
+    };
     for replicate in 0..speeds.replicates as u16 {
         for block in 0..BLOCKS {
             for (index, (_, ratio)) in names.iter().enumerate() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::ids::ProviderId;
 
 /// A process to be started.
@@ -31,6 +32,10 @@ pub struct Placement {
     pub cores: Option<Vec<usize>>,
     /// Threads it may use.
     pub threads: u32,
+    /// The device that it works on.
+    pub device: DeviceKind,
+    /// A program that runs the worker, with its arguments: a sanitizer; empty for none.
+    pub wrapper: Vec<String>,
 }
 
 impl Launch {

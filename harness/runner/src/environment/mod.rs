@@ -127,7 +127,8 @@ async fn make(
         Environment::Binary => None,
     };
     // What a lock pins with hashes is what is there; everything else must be looked at.
-    if let Some(python) = python.as_deref().filter(|_| home.provider.environment != Environment::Venv)
+    if let Some(python) =
+        python.as_deref().filter(|_| home.provider.environment != Environment::Venv)
     {
         packages::check(home, python, &program::Runner { options, stop }).await?;
     }

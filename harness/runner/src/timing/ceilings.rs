@@ -1,10 +1,16 @@
-//! Ceilings of the host: how fast memory can be read, written and copied on one pinned core.
+//! Ceilings: how fast memory can be read, written and copied, on one pinned core of the host or on a device.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use proofhouse_schema::device::DeviceKind;
+use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::probe::Probe;
+use proofhouse_schema::protocol::{Reply, Request};
 use proofhouse_schema::real::Real;
+
+use crate::attempt::{Loss, Placement};
+use crate::context::Context;
 
 /// Rounds of each; the best counts, for a ceiling is what can be reached.
 const ROUNDS: usize = 5;
@@ -28,6 +34,45 @@ pub(super) fn measure(core: usize, cache_bytes: Option<u64>) -> BTreeMap<String,
         Err(_) => names.map(|_| Probe::Unavailable("the measuring thread failed".to_owned())),
     };
     names.into_iter().map(str::to_owned).zip(rates).collect()
+}
+
+/// Asks a worker of ours for the ceilings of its device, in a process of its own.
+pub(super) async fn of_device(
+    context: &Context,
+    provider: &ProviderId,
+    device: DeviceKind,
+) -> BTreeMap<String, Probe<Real>> {
+    let named = |name: &str| format!("{device}_{name}");
+    let unknown = |why: String| {
+        let name = named("copy_bytes_per_s");
+        BTreeMap::from([(name, Probe::Unavailable(why))])
+    };
+    let placement = Placement { threads: 1, device, ..Placement::default() };
+    let mut worker = match context.start(provider, &placement).await {
+        Ok(worker) => worker,
+        Err((loss, _)) => return unknown(loss.to_string()),
+    };
+    let reply = worker.ask(Request::Ceilings).await;
+    // The attempt is not recorded: the session is not a cell.
+    match reply {
+        Ok(Reply::Ceilings { measured }) => {
+            worker.end().await;
+            let probe = |(name, value): (String, f64)| (named(&name), Probe::Known(Real(value)));
+            measured.into_iter().map(probe).collect()
+        }
+        Ok(other) => {
+            worker.end().await;
+            unknown(format!("{provider} answered {}", crate::socket::reply_verb(&other)))
+        }
+        Err(loss) => {
+            let why = loss.to_string();
+            if loss != Loss::Interrupted {
+                context.health.suspect(device);
+            }
+            worker.lose(&loss).await;
+            unknown(why)
+        }
+    }
 }
 
 /// Copy (bytes read plus bytes written), read, write, in bytes a second.

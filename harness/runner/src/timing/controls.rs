@@ -7,6 +7,7 @@ use proofhouse_gate::stats::{
     Location, Margin, PairedSamples, Turn as StatsTurn, balanced_blocks, block_orders,
     judge_control, median,
 };
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::Control;
 use proofhouse_schema::gate::{CaseSpec, TimingRule};
 use proofhouse_schema::probe::Probe;
@@ -22,7 +23,6 @@ use crate::context::{Context, Desk};
 use crate::correctness::{draw, prepare};
 use crate::draft::{Message, Place};
 use crate::environment::Progress;
-use crate::ports::Judge;
 use crate::provider::declines;
 
 /// The planted slowdown of the A/B control, unless the margin asks for more.
@@ -34,7 +34,7 @@ const GOOD_SIZE: u64 = 1 << 18;
 pub(crate) async fn controls(
     context: &Rc<Context>,
     desk: &mut Desk,
-    _judge: &dyn Judge,
+    device: DeviceKind,
 ) -> (Vec<Control>, BTreeMap<String, Probe<Real>>) {
     let places: Vec<Place> = (0..context.plan.gates.len())
         .flat_map(|gate| {
@@ -42,23 +42,31 @@ pub(crate) async fn controls(
             cells.filter(|(_, c)| c.reused.is_none()).map(move |(cell, _)| Place { gate, cell })
         })
         .collect();
-    let groups = groups(context, &places);
+    let groups: Vec<Group> =
+        groups(context, &places).into_iter().filter(|group| group.device == device).collect();
     let Some((group, place)) = subject(context, &groups) else { return Default::default() };
     let step = format!("controls: {} against itself", group.candidate);
     let begun = std::time::Instant::now();
     context.send(Message::Step(Progress::Started(step.clone())));
-    let cores = pinned_cores(group.rule.contract.threads);
+    let cores = match device {
+        DeviceKind::Cpu => pinned_cores(group.rule.contract.threads).map(Some),
+        DeviceKind::Cuda => Ok(None),
+    };
     let cache = context.options.facts.host.last_level_cache.known().map(|bytes| bytes.0);
-    let ceilings = match cores.as_ref().map(|cores| cores.first().copied()) {
-        Ok(Some(core)) => ceilings::measure(core, cache),
-        _ => BTreeMap::new(),
+    let ceilings = match (device, cores.as_ref()) {
+        (DeviceKind::Cpu, Ok(Some(cores))) if !cores.is_empty() => {
+            ceilings::measure(cores[0], cache)
+        }
+        (DeviceKind::Cpu, _) => BTreeMap::new(),
+        (DeviceKind::Cuda, _) => ceilings::of_device(context, &group.candidate, device).await,
     };
     let planted = PLANTED.max(2.0 * group.rule.margin);
     let trio = match cores {
-        Ok(cores) => Trio::run(context, desk, group, place, &cores, planted).await,
+        Ok(cores) => Trio::run(context, desk, group, place, cores, planted).await,
         Err(reason) => Err(reason),
     };
-    let controls = judged(trio, &group.rule, planted, context);
+    let mut controls = judged(trio, &group.rule, planted, context);
+    controls.iter_mut().for_each(|control| control.device = device);
     let outcome = if controls.iter().all(|c| c.right) { "right" } else { "not right" };
     context.send(Message::Step(Progress::Finished {
         step,
@@ -91,7 +99,8 @@ fn judged(
     let wrong = |name: &str, planted, why: String| {
         context.send(Message::Warning(format!("control {name} gave no answer: {why}")));
         let speed = Speed::Inconclusive;
-        Control { name: name.to_owned(), planted, estimate: None, speed, right: false }
+        let device = DeviceKind::default();
+        Control { name: name.to_owned(), device, planted, estimate: None, speed, right: false }
     };
     let trio = match trio {
         Ok(trio) => trio,
@@ -126,7 +135,7 @@ impl Trio {
         desk: &mut Desk,
         group: &Group,
         place: Place,
-        cores: &[usize],
+        cores: Option<Vec<usize>>,
         planted: f64,
     ) -> Result<Trio, String> {
         let mut trio = Trio { turns: [Vec::new(), Vec::new(), Vec::new()] };
@@ -134,8 +143,10 @@ impl Trio {
         for replicate in 0..context.options.profile.replicates {
             let placement = Placement {
                 replicate,
-                cores: Some(cores.to_vec()),
+                cores: cores.clone(),
                 threads: group.rule.contract.threads,
+                device: group.device,
+                wrapper: Vec::new(),
             };
             let mut parties = [(); 3].map(|()| Party::new(group.candidate.clone()));
             let mut replica = Replica { context, desk, case: &case, rule: &group.rule, replicate };

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use proofhouse_evidence::Folder;
+use proofhouse_runner::device::Devices;
 use proofhouse_runner::ports::{Evidence, FolderEvidence, GateJudge};
 use proofhouse_runner::{
     Limits, Outcome, ProviderHome, Reuse, RunError, RunOptions, Selection, SessionFacts, Stop, run,
@@ -147,10 +148,12 @@ pub fn options(folder: &Path, defect: &str) -> RunOptions {
         seed: 1,
         limits: Limits {
             hello: Duration::from_secs(5),
+            device_hello: Duration::from_secs(5),
             request: Duration::from_secs(3),
             measure: Duration::from_secs(5),
             grace: Duration::from_millis(400),
             memory: Bytes(400 << 20),
+            device_memory: Bytes(400 << 20),
             memory_poll: Duration::from_millis(5),
             losses: 5,
             custody_wait: Duration::from_millis(200),
@@ -170,6 +173,9 @@ pub fn options(folder: &Path, defect: &str) -> RunOptions {
             command: vec!["proofhouse".to_owned(), "run".to_owned()],
         },
         timer_library: None,
+        timer_cuda_library: None,
+        devices: Devices { left_out: vec![DeviceKind::Cuda], ..Devices::default() },
+        kernel_cache: folder.join("kernels"),
         environment: std::env::vars().filter(|(name, _)| name == "PATH").collect(),
         offline: true,
         time_budget: None,
