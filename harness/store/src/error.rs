@@ -6,6 +6,27 @@ use std::path::PathBuf;
 
 use proofhouse_schema::canonical::{CanonicalError, Digest};
 
+/// What DuckDB said. The code beneath it is the same for every failure and is left out.
+#[derive(Debug)]
+pub struct Complaint(duckdb::Error);
+
+impl std::fmt::Display for Complaint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            duckdb::Error::DuckDBFailure(_, None) => f.write_str("DuckDB gave no reason"),
+            other => other.fmt(f),
+        }
+    }
+}
+
+impl Error for Complaint {}
+
+impl From<duckdb::Error> for Complaint {
+    fn from(source: duckdb::Error) -> Self {
+        Self(source)
+    }
+}
+
 /// A failure of the index. The evidence itself is never touched by any of them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +58,7 @@ pub enum StoreError {
         path: PathBuf,
         /// What DuckDB said.
         #[source]
-        source: duckdb::Error,
+        source: Complaint,
     },
     /// The file is a DuckDB database with other tables in it.
     #[error("{} is a DuckDB database that Proofhouse did not make; it is left as it is", path.display())]
@@ -113,7 +134,7 @@ pub enum StoreError {
     },
     /// The query failed.
     #[error("the query failed")]
-    Query(#[source] duckdb::Error),
+    Query(#[source] Complaint),
     /// Rows cannot be written out.
     #[error("the rows cannot be written")]
     Output(#[source] io::Error),
@@ -170,11 +191,16 @@ pub enum StoreError {
         doing: &'static str,
         /// What DuckDB said.
         #[source]
-        source: duckdb::Error,
+        source: Complaint,
     },
 }
 
 /// Names what was being done when DuckDB failed.
 pub(crate) fn doing(doing: &'static str) -> impl FnOnce(duckdb::Error) -> StoreError {
-    move |source| StoreError::Database { doing, source }
+    move |source| StoreError::Database { doing, source: source.into() }
+}
+
+/// A query that DuckDB refused.
+pub(crate) fn refused(source: duckdb::Error) -> StoreError {
+    StoreError::Query(source.into())
 }

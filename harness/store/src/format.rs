@@ -7,8 +7,9 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, refused};
 use crate::query::{self, Column, Reading, Rows};
+use crate::reals::word;
 use crate::store::{Store, quoted, unwritable};
 
 /// How rows are written.
@@ -16,9 +17,9 @@ use crate::store::{Store, quoted, unwritable};
 pub enum Format {
     /// Aligned columns for people.
     Table,
-    /// RFC 4180 with a header line; null is an empty field.
+    /// RFC 4180 with a header line; null is an empty field, NaN and infinities are `nan`, `inf`, `-inf`.
     Csv,
-    /// One array with an object per row, one row a line.
+    /// One array with an object per row, one row a line; NaN and infinities are tagged, e.g. `{"real": "nan"}`.
     Json,
     /// A Parquet file.
     Parquet,
@@ -144,7 +145,7 @@ impl Store {
         let _reading = Reading::begin(&self.connection)?;
         self.connection
             .execute_batch(&format!("COPY ({sql}) TO {to} (FORMAT parquet, COMPRESSION zstd)"))
-            .map_err(StoreError::Query)?;
+            .map_err(refused)?;
         Ok(made)
     }
 }
@@ -178,10 +179,11 @@ fn csv_line(fields: impl Iterator<Item = String>) -> String {
 }
 
 fn text(cell: &Value) -> String {
-    match cell {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    match (cell, word(cell)) {
+        (_, Some(word)) => word.to_owned(),
+        (Value::Null, _) => String::new(),
+        (Value::String(text), _) => text.clone(),
+        (other, _) => other.to_string(),
     }
 }
 

@@ -29,6 +29,7 @@ mod format;
 mod ingest;
 mod layout;
 mod query;
+mod reals;
 mod records;
 mod rows;
 mod scope;
@@ -37,7 +38,7 @@ mod store;
 pub mod synthetic;
 
 pub use compare::{Change, History, HistoryPoint, SideBySide};
-pub use error::StoreError;
+pub use error::{Complaint, StoreError};
 pub use format::{Format, table};
 pub use ingest::{Ingested, Refused};
 pub use layout::LAYOUT;

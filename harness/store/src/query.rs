@@ -6,7 +6,8 @@ use duckdb::types::ValueRef;
 use duckdb::{Connection, Row};
 use serde_json::Value;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, refused};
+use crate::reals::{nested, real};
 use crate::store::Store;
 
 /// How much of a refused text a message shows, in characters.
@@ -37,7 +38,7 @@ impl Column {
 pub struct Rows {
     /// The columns, in order.
     pub columns: Vec<Column>,
-    /// The rows; each has one value per column. NaN and infinities are strings.
+    /// The rows; each has one value per column. NaN and infinities have the tagged form of records, e.g. `{"real": "nan"}`.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -75,12 +76,12 @@ impl Store {
         let described = describe(&self.connection, &sql)?;
         head(&described.columns)?;
         let text = format!("SELECT {} FROM ({sql})", described.projection());
-        let mut statement = self.connection.prepare(&text).map_err(StoreError::Query)?;
-        let mut rows = statement.query([]).map_err(StoreError::Query)?;
-        while let Some(row) = rows.next().map_err(StoreError::Query)? {
+        let mut statement = self.connection.prepare(&text).map_err(refused)?;
+        let mut rows = statement.query([]).map_err(refused)?;
+        while let Some(row) = rows.next().map_err(refused)? {
             let cells = described.shapes.iter().enumerate();
             let cells = cells.map(|(at, shape)| shape.read(row, at)).collect::<Result<_, _>>();
-            each(cells.map_err(StoreError::Query)?)?;
+            each(cells.map_err(refused)?)?;
         }
         Ok(described.columns)
     }
@@ -108,7 +109,7 @@ pub(crate) fn vetted(connection: &Connection, sql: &str) -> Result<String, Store
         .query_row("SELECT json_deserialize_sql(json_serialize_sql(?::VARCHAR))", [sql], |row| {
             row.get(0)
         })
-        .map_err(StoreError::Query)
+        .map_err(refused)
 }
 
 fn beginning(sql: &str) -> String {
@@ -124,7 +125,7 @@ pub(crate) struct Reading<'a>(&'a Connection);
 
 impl<'a> Reading<'a> {
     pub(crate) fn begin(connection: &'a Connection) -> Result<Self, StoreError> {
-        connection.execute_batch("BEGIN TRANSACTION READ ONLY").map_err(StoreError::Query)?;
+        connection.execute_batch("BEGIN TRANSACTION READ ONLY").map_err(refused)?;
         Ok(Reading(connection))
     }
 }
@@ -183,8 +184,9 @@ impl Shape {
         Ok(match (self, cell) {
             (_, ValueRef::Null) => Value::Null,
             (Shape::Number, ValueRef::Text(text)) => number(&String::from_utf8_lossy(text)),
-            (Shape::Nested, ValueRef::Text(text)) => serde_json::from_slice(text)
-                .unwrap_or_else(|_| String::from_utf8_lossy(text).into_owned().into()),
+            (Shape::Nested, ValueRef::Text(text)) => {
+                nested(text).unwrap_or_else(|| String::from_utf8_lossy(text).into_owned().into())
+            }
             (_, ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned().into(),
             (_, other) => plain(other),
         })
@@ -200,10 +202,6 @@ fn number(text: &str) -> Value {
         Ok(value) if text.contains('.') => real(value),
         _ => text.to_owned().into(),
     }
-}
-
-fn real(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
 }
 
 fn plain(cell: ValueRef<'_>) -> Value {
@@ -224,12 +222,11 @@ fn plain(cell: ValueRef<'_>) -> Value {
 }
 
 fn describe(connection: &Connection, sql: &str) -> Result<Described, StoreError> {
-    let mut statement =
-        connection.prepare(&format!("DESCRIBE ({sql})")).map_err(StoreError::Query)?;
+    let mut statement = connection.prepare(&format!("DESCRIBE ({sql})")).map_err(refused)?;
     let found = statement
         .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(StoreError::Query)?;
+        .map_err(refused)?;
     let shapes = found.iter().map(|(_, kind)| Shape::of(kind)).collect();
     let mut taken = HashSet::new();
     let columns = found

@@ -375,5 +375,8 @@ fn purpose_word(purpose: Purpose) -> &'static str {
         Purpose::SingleRow => "single_row",
         Purpose::Refusal => "refusal",
         Purpose::Timed => "timed",
+        Purpose::Replay => "replay",
+        Purpose::Eager => "eager",
+        Purpose::Sanitized => "sanitized",
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use duckdb::Row;
 use proofhouse_schema::canonical::{CanonicalError, Digest};
-use proofhouse_schema::evidence::{CellRecord, Record, SessionRecord, Summary};
+use proofhouse_schema::evidence::{Attempt, CellRecord, Record, SessionRecord, Summary};
 use proofhouse_schema::gate::Level;
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::real::Real;
@@ -104,6 +104,22 @@ impl Store {
         let found = self.select(Selection::Records(std::slice::from_ref(digest)))?;
         let unknown = || StoreError::UnknownEvidence { digest: digest.clone() };
         found.first().ok_or_else(unknown)?.cell()
+    }
+
+    /// The processes that took part in these records, by the record. One that is not there has none.
+    ///
+    /// # Errors
+    /// [`StoreError::BadBody`], [`StoreError::Database`].
+    pub fn attempts(
+        &self,
+        digests: &[Digest],
+    ) -> Result<BTreeMap<Digest, Vec<Attempt>>, StoreError> {
+        let mut attempts = BTreeMap::new();
+        for found in self.select(Selection::Records(digests))? {
+            let digest = Digest::parse(&found.digest).map_err(bad(&found.digest))?;
+            attempts.insert(digest, found.cell()?.attempts);
+        }
+        Ok(attempts)
     }
 
     fn select(&self, selection: Selection<'_>) -> Result<Vec<Found>, StoreError> {

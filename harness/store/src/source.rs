@@ -33,8 +33,9 @@ pub trait Source {
 }
 
 impl Source for Folder {
+    /// What is odd in the folder is left out here; `Folder::gaps` tells it.
     fn files(&self) -> Result<Vec<String>, SourceError> {
-        Ok(Folder::files(self)?)
+        Ok(self.survey()?.files)
     }
 
     fn load(&self, file: &str) -> Result<Stored, SourceError> {

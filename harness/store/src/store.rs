@@ -233,7 +233,7 @@ pub(crate) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> StoreError + 
 }
 
 fn not_an_index(path: &Path) -> impl FnOnce(duckdb::Error) -> StoreError + '_ {
-    move |source| StoreError::NotAnIndex { path: path.to_owned(), source }
+    move |source| StoreError::NotAnIndex { path: path.to_owned(), source: source.into() }
 }
 
 /// DuckDB tells a foreign lock, a folder it may not write and a damaged file apart by text only.
@@ -247,6 +247,6 @@ fn not_opened(path: &Path) -> impl FnOnce(duckdb::Error) -> StoreError + '_ {
             let source = io::Error::other(said);
             return StoreError::Unwritable { path: path.to_owned(), source };
         }
-        StoreError::NotAnIndex { path: path.to_owned(), source }
+        StoreError::NotAnIndex { path: path.to_owned(), source: source.into() }
     }
 }

@@ -223,7 +223,7 @@ pub fn samples(number: u32, count: u32) -> Result<Samples, IdError> {
             elapsed_ns: 10_000.0 * f64::from(1 + provider) + f64::from(noise),
         }
     };
-    Ok(Samples { providers, rows: (0..count).map(sample).collect() })
+    Ok(Samples { providers, rows: (0..count).map(sample).collect(), ..Samples::default() })
 }
 
 /// Adds `rows` samples by SQL alone, spread over cells of 1,000 that have no record: a table to query.
@@ -351,6 +351,10 @@ fn arms(number: u32) -> Result<Vec<Arm>, IdError> {
             supervisor_wall_ns: Nanos(1.01e6),
             worker_wall_ns: Nanos(1e6),
             invalid: Vec::new(),
+            reuse: None,
+            kernels: Vec::new(),
+            enqueue: None,
+            sm_mhz: None,
         })
     };
     PROVIDERS.into_iter().enumerate().map(arm).collect()

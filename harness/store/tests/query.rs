@@ -110,6 +110,10 @@ fn text_that_is_no_sql_and_a_wrong_name_say_where() {
     match store.query("SELECT * FROM evidnce").unwrap_err() {
         StoreError::Query(source) => {
             assert!(source.to_string().contains("Did you mean \"evidence\""), "{source}");
+            assert!(
+                std::error::Error::source(&source).is_none(),
+                "nothing more is said beneath it"
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -126,7 +130,7 @@ fn every_type_has_a_json_form() {
     let expected: Vec<Value> = vec![
         json!(1),
         json!(2.5),
-        json!("NaN"),
+        json!({"real": "nan"}),
         json!("170141183460469231731"),
         json!(3),
         json!(1.25),
@@ -245,4 +249,23 @@ fn a_read_only_index_answers_and_exports() {
 fn an_unknown_format_is_told_the_known_ones() {
     let error = "xml".parse::<Format>().unwrap_err();
     assert!(error.contains("table, csv, json, parquet"), "{error}");
+}
+
+#[test]
+fn nan_and_infinities_have_one_form_in_json_however_deep_they_lie() {
+    let store = filled();
+    let sql = "SELECT 'nan'::DOUBLE AS a, '-inf'::FLOAT AS b, ['inf'::DOUBLE, 1.5] AS c,
+        {'x': 'nan'::FLOAT, 'y': 'NaN'} AS d, MAP {'k': '-inf'::DOUBLE} AS e,
+        ['nan'::DOUBLE]::DOUBLE[1] AS f, '{\"real\": \"nan\"}'::JSON AS g";
+    let (nan, inf, minus) =
+        (json!({"real": "nan"}), json!({"real": "inf"}), json!({"real": "-inf"}));
+    let expected = json!([{
+        "a": nan, "b": minus, "c": [inf, 1.5], "d": {"x": nan, "y": "NaN"}, "e": {"k": minus},
+        "f": [nan], "g": nan,
+    }]);
+    let parsed: Value = serde_json::from_str(&written(&store, sql, Format::Json)).unwrap();
+    assert_eq!(parsed, expected);
+    let plain = "SELECT 'nan'::DOUBLE AS a, '-inf'::FLOAT AS b, 'inf'::DOUBLE AS c";
+    assert_eq!(written(&store, plain, Format::Csv), "a,b,c\r\nnan,-inf,inf\r\n");
+    assert!(written(&store, plain, Format::Table).contains("nan  -inf  inf"));
 }
