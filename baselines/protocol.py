@@ -19,83 +19,38 @@ of its own socket first.
 """
 
 import hashlib
+import importlib
 import importlib.metadata
 import json
-import mmap
 import os
 import platform
 import socket
 import sys
 import traceback
 
-import numpy as np
-
-import timer as _timer
+from refusals import Refused, Unsupported
+from tensors import DTYPES, Tensor
 
 PROTOCOL = 1
 MAX_LINE = 16 << 20
-DTYPES = {
-    "F32": np.dtype(np.float32),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(np.uint16),
-    "F8_E4M3": np.dtype(np.uint8),
-    "I32": np.dtype(np.int32),
-    "I64": np.dtype(np.int64),
-    "U8": np.dtype(np.uint8),
-}
 
 _dumps, _loads, _environ = json.dumps, json.loads, dict(os.environ)
-
-
-class Unsupported(Exception):
-    """The provider does not do this case; the reason is the exception's text."""
-
-
-class Refused(Exception):
-    """A typed refusal of an invalid input."""
-
-    def __init__(self, kind, argument, found, accepted):
-        super().__init__("{}: {}; found {}, accepted: {}".format(argument, kind, found, accepted))
-        self.kind, self.argument, self.found, self.accepted = kind, argument, str(found), str(accepted)
+DEVICE, _, _name = _environ.get("PROOFHOUSE_DEVICE", "cpu").partition(":")  # `cpu`, or `cuda:GPU-...`
+_TIMERS = {"cpu": "timer", "cuda": "timer_cuda"}
+if DEVICE not in _TIMERS:
+    sys.exit("PROOFHOUSE_DEVICE asks for {!r}; accepted: cpu, cuda:UUID".format(DEVICE))
+_timer = importlib.import_module(_TIMERS[DEVICE])
 
 
 class ProtocolError(Exception):
     """The other side broke the protocol; the worker ends."""
 
 
-class Tensor:
-    """A tensor as a request describes it."""
-
-    def __init__(self, fields):
-        self.name, self.role, self.file = fields["name"], fields["role"], fields["file"]
-        self.dtype = fields["dtype"]
-        self.kind = DTYPES[self.dtype]
-        self.shape = tuple(fields["shape"])
-        self.strides = tuple(step * self.kind.itemsize for step in fields["strides"])
-        self.offset, self.span = fields["offset"], fields["span"]
-
-    @property
-    def written(self):
-        """Whether the operator writes it."""
-        return self.role != "in"
-
-    def over(self, buffer, offset):
-        """The tensor as an array over `buffer`, element 0 at byte `offset`; inputs are read-only."""
-        reach = sum((extent - 1) * step for extent, step in zip(self.shape, self.strides)) + self.kind.itemsize
-        available = min(self.span, len(buffer) - offset)
-        if 0 not in self.shape and reach > available:
-            found = "{} bytes for shape {}".format(available, list(self.shape))
-            raise Refused("storage_too_short", self.name, found, "at least {} bytes".format(reach))
-        array = np.ndarray(self.shape, self.kind, buffer, offset if self.span else 0, self.strides)
-        array.flags.writeable = self.written
-        return array
-
-
 class Case:
     """One case, bound to one set of arrays.
 
     `name`, `operator`, `dtype`; `dims` and `params` by name; `dtypes` and `tensors` (numpy arrays with the layout of
-    the case: BF16 as uint16, F8_E4M3 as uint8) by tensor name; `checked` tells whether values are to be checked;
+    the case: BF16 as uint16, F8_E4M3 as uint8; PyTorch's tensors on a device) by tensor name; `checked` tells whether values are to be checked;
     `shared` is a dict that all bindings of the case share, for what is compiled once; `threads` is the number of
     threads that the contract grants.
     """
@@ -113,66 +68,61 @@ class Case:
 
 
 class _Prepared:
-    """A prepared case: the mapped tensors, what runs on them, and the private buffer sets."""
+    """A prepared case: its memory, what runs on it, and the private buffer sets."""
 
-    def __init__(self, request, bind):
+    def __init__(self, request, bind, place):
         self.request, self.bind, self.shared = request, bind, {}
         self.tensors = [Tensor(fields) for fields in request["tensors"]]
-        self.maps = {}
-        for tensor in self.tensors:
-            if tensor.file not in self.maps:
-                with open(tensor.file, "r+b") as file:
-                    self.maps[tensor.file] = mmap.mmap(file.fileno(), 0)
-        arrays = {tensor.name: tensor.over(self.maps[tensor.file], tensor.offset) for tensor in self.tensors}
-        self.case = Case(request, self.shared, arrays)
+        self.memory = place.memory(self.tensors)
+        self.memory.load()  # a binding may try what it compiled on the case's own values
+        self.case = Case(request, self.shared, self.memory.arrays)
         self.run = bind(self.case)
+        self.memory.settle()  # what went wrong in the binding is this case's fault
         self.measurement = None
+
+    def check(self, checked):
+        """One call on the files' contents."""
+        self.case.checked = checked
+        self.memory.load()
+        self.run()
+        self.memory.store()
 
     def private_set(self):
         """A copy of all tensors in memory of our own with the same layout, and what runs on it."""
-        arrays = {}
-        for tensor in self.tensors:
-            start = tensor.offset % 64
-            memory = np.empty(start + tensor.span + 64, dtype=np.uint8)
-            start += -memory.ctypes.data % 64
-            mapped = np.frombuffer(self.maps[tensor.file], np.uint8, tensor.span, tensor.offset)
-            memory[start : start + tensor.span] = mapped
-            arrays[tensor.name] = tensor.over(memory.data, start)
-        case = Case(self.request, self.shared, arrays)
+        case = Case(self.request, self.shared, self.memory.copies())
         return case, self.bind(case)
 
     def close(self):
         """Lets go of what refers back to here."""
+        self.memory.close()
+        self.end_measurement()
+
+    def end_measurement(self):
+        """Drops the private sets."""
         if self.measurement is not None:
             self.measurement.close()
             self.measurement = None
 
     def refill(self, arrays):
         """Copies what the operator reads from the mapped file into a private set, same pointers."""
-        for tensor in self.tensors:
-            if tensor.role != "out":
-                target = arrays[tensor.name]
-                writeable, target.flags.writeable = target.flags.writeable, True
-                np.copyto(target, self.case.tensors[tensor.name])
-                target.flags.writeable = writeable
+        self.memory.refill(arrays)
+
+    def publish(self, arrays):
+        """Copies written tensors into the mapped file, for the checker."""
+        self.memory.publish(arrays)
 
     @staticmethod
     def modules():
         """How many files are mapped as code."""
         return len(mapped_libraries())
 
-    def publish(self, arrays):
-        """Copies written tensors into the mapped file, for the checker."""
-        for tensor in self.tensors:
-            if tensor.written:
-                np.copyto(self.case.tensors[tensor.name], arrays[tensor.name])
-
 
 class _Worker:
     """The loop over requests."""
 
-    def __init__(self, provider, operators, hello, witness):
+    def __init__(self, provider, operators, hello, witness, place):
         self.provider, self.operators, self.hello, self.witness = provider, operators, hello, witness
+        self.place = place
         self.cases, self.digests = {}, {}
         self.nonce = _environ["PROOFHOUSE_NONCE"]
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -228,6 +178,7 @@ class _Worker:
             return "unsupported", {"case": case, "reason": str(reason)}
         except Exception as error:
             traceback.print_exc()
+            self.place.examine(error)
             return "failed", {"detail": "{}: {}".format(type(error).__name__, error)}
 
     def prepared(self, request):
@@ -242,15 +193,23 @@ class _Worker:
         if request["dtype"] not in dtypes:
             raise Unsupported("{} in {} is not among its operators".format(request["operator"], request["dtype"]))
         self.forget(request["case"])
-        self.cases[request["case"]] = _Prepared(request, bind)
+        self.cases[request["case"]] = _Prepared(request, bind, self.place)
         return "prepared", {"case": request["case"]}
 
     def check(self, request):
         """Runs the operator once in the mapped tensors."""
-        prepared = self.prepared(request)
-        prepared.case.checked = request["checked"]
-        prepared.run()
+        self.prepared(request).check(request["checked"])
         return "checked", {"case": request["case"]}
+
+    def capture(self, request):
+        """Captures one call over the tensors of `check` in a graph."""
+        nodes, kernels = self.prepared(request).memory.capture(self.prepared(request).run)
+        return "captured", {"case": request["case"], "nodes": nodes, "kernels": kernels}
+
+    def replay(self, request):
+        """Replays the captured call on the files' contents."""
+        self.prepared(request).memory.replay()
+        return "replayed", {"case": request["case"]}
 
     def measure(self, request):
         """Warms up or takes a turn, in the native timer."""
@@ -258,7 +217,7 @@ class _Worker:
         if not _timer.available():
             raise Unsupported(_timer.reason())
         if request["phase"] == "warm":
-            prepared.close()
+            prepared.end_measurement()
             prepared.measurement = _timer.Measurement(prepared, request)
         if prepared.measurement is None:
             raise RuntimeError("a turn before the warm-up of case {!r}".format(request["case"]))
@@ -269,7 +228,8 @@ class _Worker:
     def say_witness(self, _request):
         """Says what is mapped and imported."""
         libraries = [{"name": os.path.basename(path), "sha256": self.digest(path)} for path in mapped_libraries()]
-        fields = {"libraries": libraries, "packages": self.hello["packages"], "kernels": []}
+        fields = {"libraries": libraries, "packages": self.hello["packages"]}
+        fields["kernels"] = self.place.kernels()
         fields.update(self.witness())
         return "witnessed", fields
 
@@ -297,6 +257,8 @@ class _Worker:
     HANDLERS = {
         "prepare": prepare,
         "check": check,
+        "capture": capture,
+        "replay": replay,
         "measure": measure,
         "witness": say_witness,
         "release": release,
@@ -315,13 +277,33 @@ def versions(packages):
     return {name: importlib.metadata.version(name) for name in packages}
 
 
-def serve(provider, operators, version, packages=("numpy",), strided=True, refusals=False, witness=dict):
+def open_place(provider, devices):
+    """Where the cases' memory lies: the processor, or the device that PROOFHOUSE_DEVICE names."""
+    if DEVICE not in devices:
+        sys.exit("{} runs on {}; PROOFHOUSE_DEVICE asks for {}".format(provider, " and ".join(devices), DEVICE))
+    if DEVICE == "cpu":
+        return importlib.import_module("host").Host()
+    return importlib.import_module("torch_device").open_cuda(_name)
+
+
+def serve(
+    provider,
+    operators,
+    version,
+    packages=("numpy",),
+    strided=True,
+    refusals=False,
+    witness=dict,
+    devices=("cpu",),
+):
     """Connects, says hello and answers requests until bye; then the process ends with status 0.
 
     `provider`: the id of `provider.toml`. `operators`: name to (dtypes, bind). `packages`: distributions whose
     versions are reported. `strided`: whether `run` honors strides and offsets. `refusals`: whether invalid inputs
-    raise `Refused`. `witness`: a function that gives further fields of `witnessed`, e.g. `dispatch`.
+    raise `Refused`. `witness`: a function that gives further fields of `witnessed`, e.g. `dispatch`. `devices`: what
+    it runs on; on `cuda` the tensors of a case are PyTorch's, and `run` enqueues on PyTorch's current stream.
     """
+    place = open_place(provider, devices)
     hello = {
         "protocol": PROTOCOL,
         "version": version,
@@ -335,11 +317,14 @@ def serve(provider, operators, version, packages=("numpy",), strided=True, refus
             "strided": strided,
             "checker": False,
             "refresh": True,
+            "graph": place.graph,
         },
     }
+    if place.facts:
+        hello["device"] = place.facts
     if not _timer.available():
         print("measure is off: " + _timer.reason(), file=sys.stderr)
     try:
-        _Worker(provider, operators, hello, witness).loop()
+        _Worker(provider, operators, hello, witness, place).loop()
     except (ProtocolError, OSError) as error:
         sys.exit("the protocol ended early: {}".format(error))

@@ -8,12 +8,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from protocol import serve  # noqa: E402
+from protocol import DEVICE, serve  # noqa: E402
 
 import torch  # noqa: E402
 import torch._dynamo as dynamo  # noqa: E402
 import torch._inductor.config as inductor  # noqa: E402
-from torch_tensors import F8_MAX, SMALLEST_SCALE, over, use_threads  # noqa: E402
+from torch_tensors import F8_MAX, SMALLEST_SCALE, architecture, over, use_threads  # noqa: E402
 
 SHAPES = 4096  # specializations of one function; the default of 8 is fewer than a gate has cells
 dynamo.config.recompile_limit = dynamo.config.cache_size_limit = SHAPES
@@ -30,6 +30,13 @@ def normed(x, eps):
 def rms_norm(x, w, y, *, eps):
     """y = x / rms(x) * w."""
     y.copy_(normed(x, eps) * w.float())
+
+
+def add_rms_norm(x, residual, w, *, eps):
+    """residual += x; x = residual / rms(residual) * w."""
+    total = residual + x
+    residual.copy_(total)
+    x.copy_(normed(total, eps) * w.float())
 
 
 def rms_norm_dynamic_fp8(x, w, q, scale, residual=None, *, eps):
@@ -63,6 +70,16 @@ def greedy_logprob(logits, token, logprob, rank):
     rank.copy_((x >= largest).sum(-1))
 
 
+def greedy_logprob_on_gpu(logits, token, logprob, rank):
+    """The same with the place from a reduction of its own: one that finds value and place is not split over blocks."""
+    x = logits.float()
+    largest, width = x.amax(-1, keepdim=True), x.shape[-1]
+    places = torch.where(x >= largest, torch.arange(width, device=x.device), width - 1)
+    token.copy_(places.amin(-1))
+    logprob.copy_(-log_sum_exp(x, largest)[:, 0])
+    rank.copy_((x >= largest).sum(-1))
+
+
 def selected_logprob_rank(logits, selected, logprob, rank):
     """Log-probability and rank of given ids."""
     x = logits.float()
@@ -89,15 +106,22 @@ def min_p(logits, p):
     logits.copy_(torch.where(x < least, float("-inf"), logits))
 
 
-OPERATORS = {
-    rms_norm: (("x", "w", "y"), ("eps",)),
-    rms_norm_dynamic_fp8: (("x", "w", "q", "scale"), ("eps",)),
-    silu_and_mul: (("x", "y"), ()),
-    greedy_logprob: (("logits", "token", "logprob", "rank"), ()),
-    selected_logprob_rank: (("logits", "selected", "logprob", "rank"), ()),
-    topk_logprobs: (("logits", "selected", "ids", "logprobs", "rank"), ("k",)),
-    min_p: (("logits", "p"), ()),
+NORM, LOGITS = ("eps",), ("logits", "token", "logprob", "rank")
+FORMS = {
+    "rms_norm": (rms_norm, ("x", "w", "y"), NORM),
+    "rms_norm_dynamic_fp8": (rms_norm_dynamic_fp8, ("x", "w", "q", "scale"), NORM),
+    "silu_and_mul": (silu_and_mul, ("x", "y"), ()),
+    "greedy_logprob": (greedy_logprob, LOGITS, ()),
+    "selected_logprob_rank": (selected_logprob_rank, ("logits", "selected", "logprob", "rank"), ()),
+    "topk_logprobs": (topk_logprobs, ("logits", "selected", "ids", "logprobs", "rank"), ("k",)),
+    "min_p": (min_p, ("logits", "p"), ()),
 }
+DTYPES = {"topk_logprobs": ["F32"]}
+if DEVICE == "cuda":
+    FORMS["add_rms_norm"] = add_rms_norm, ("x", "residual", "w"), NORM
+    FORMS["greedy_logprob"] = greedy_logprob_on_gpu, LOGITS, ()
+else:
+    DTYPES.update(rms_norm_dynamic_fp8=["F32"], silu_and_mul=["F32"])
 
 
 def compiled_graphs():
@@ -105,10 +129,15 @@ def compiled_graphs():
     return dynamo.utils.counters["stats"]["unique_graphs"]
 
 
-def binder(function):
+def copy_of(tensor):
+    """A tensor of its own with the same layout."""
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(tensor)
+
+
+def binder(function, names, params, mode=None):
     """The function that binds a case to the compiled form of `function`."""
-    compiled = torch.compile(function, fullgraph=True, dynamic=False)
-    names, params = OPERATORS[function]
+    compiled = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
     signatures = set()
 
     def bind(case):
@@ -124,7 +153,7 @@ def binder(function):
         if signature not in signatures:
             before = compiled_graphs()
             with torch.inference_mode():
-                compiled(*[torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(t) for t in tensors], **chosen)
+                compiled(*[copy_of(tensor) for tensor in tensors], **chosen)
             if compiled_graphs() == before:
                 raise RuntimeError("torch.compile compiled nothing for " + signature)
             signatures.add(signature)
@@ -134,12 +163,13 @@ def binder(function):
 
 
 def witness():
-    """The instruction set and how much was compiled."""
-    capability = torch.backends.cpu.get_cpu_capability()
-    return {"dispatch": "{} graphs={}".format(capability, compiled_graphs())}
+    """What code was made for, and how much of it."""
+    target = torch.backends.cpu.get_cpu_capability() if DEVICE == "cpu" else architecture()
+    return {"dispatch": "{} graphs={}".format(target, compiled_graphs())}
 
+
+OPERATORS = {name: (DTYPES.get(name, ["F32", "F16", "BF16"]), binder(*form)) for name, form in FORMS.items()}
 
 if __name__ == "__main__":
-    dtypes = {function: ["F32"] for function in (rms_norm_dynamic_fp8, silu_and_mul, topk_logprobs)}
-    operators = {f.__name__: (dtypes.get(f, ["F32", "F16", "BF16"]), binder(f)) for f in OPERATORS}
-    serve("inductor", operators, torch.__version__, packages=("torch", "numpy"), witness=witness)
+    packages, devices = ("torch", "numpy"), ("cpu", "cuda")
+    serve("inductor", OPERATORS, torch.__version__, packages=packages, witness=witness, devices=devices)

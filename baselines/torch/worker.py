@@ -1,6 +1,7 @@
-"""The `torch` provider: PyTorch's eager operators on the CPU, with `out=` and in-place forms over memory made before.
+"""The `torch` provider: PyTorch's eager operators, with `out=` and in-place forms over memory made before.
 
-NaN follows PyTorch: it wins a maximum and a row's largest magnitude.
+These forms are the fastest on the CPU; eager_cuda.py has those that differ on a GPU. NaN follows PyTorch: it wins a
+maximum and a row's largest magnitude.
 """
 
 import pathlib
@@ -8,20 +9,20 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from protocol import serve  # noqa: E402
+from protocol import DEVICE, serve  # noqa: E402
 
 import torch  # noqa: E402
-from torch_tensors import F8_MAX, SMALLEST_SCALE, over, use_threads  # noqa: E402
+from torch_tensors import F8_MAX, SMALLEST_SCALE, architecture, empty, over, quietly, use_threads  # noqa: E402
 
 
 def wide(tensor):
     """float32 memory for a tensor: itself where it is float32 already."""
-    return tensor if tensor.dtype == torch.float32 else torch.empty(tensor.shape, dtype=torch.float32)
+    return tensor if tensor.dtype == torch.float32 else empty(tensor, *tensor.shape)
 
 
 def normalizer(x, eps):
     """A function that gives 1 / sqrt(mean(x^2) + eps) of each row, [rows, 1] in float32."""
-    column, width = torch.empty(x.shape[0], 1, dtype=torch.float32), x.shape[1]
+    column, width = empty(x, x.shape[0], 1), x.shape[1]
 
     def inverse():
         torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32, out=column)
@@ -65,7 +66,7 @@ def rms_norm_dynamic_fp8(case):
     residual = over(case, "residual")[0] if case.params["add-residual"] else None
     source = x if residual is None else residual
     inverse, v = normalizer(source, case.params["eps"]), torch.empty_like(x)
-    quotient = torch.empty(x.shape, dtype=torch.float32)
+    quotient = empty(x, *x.shape)
 
     def run():
         if residual is not None:
@@ -97,10 +98,11 @@ class Logits:
 
     def __init__(self, case):
         (self.narrow,) = over(case, "logits")
-        self.wide, self.weights = wide(self.narrow), torch.empty(self.narrow.shape, dtype=torch.float32)
-        self.mask, rows = torch.empty(self.narrow.shape, dtype=torch.bool), self.narrow.shape[0]
-        self.largest = torch.empty(rows, 1, dtype=torch.float32)
-        self.place, self.sum = torch.empty(rows, 1, dtype=torch.int64), torch.empty(rows, 1, dtype=torch.float32)
+        logits, rows = self.narrow, self.narrow.shape[0]
+        self.wide, self.weights = wide(logits), empty(logits, *logits.shape)
+        self.mask = empty(logits, *logits.shape, dtype=torch.bool)
+        self.largest, self.sum = empty(logits, rows, 1), empty(logits, rows, 1)
+        self.place = empty(logits, rows, 1, dtype=torch.int64)
 
     def load(self):
         """Widens the logits."""
@@ -152,7 +154,7 @@ def topk_logprobs(case):
     """The selected id, then the k best; ties in PyTorch's own order, so F32 only."""
     logits, (selected, ids, logprobs, rank) = Logits(case), over(case, "selected", "ids", "logprobs", "rank")
     k, column = int(case.params["k"]), selected[:, None]
-    values, places = torch.empty(ids.shape[0], k), torch.empty(ids.shape[0], k, dtype=torch.int64)
+    values, places = empty(ids, ids.shape[0], k), empty(ids, ids.shape[0], k, dtype=torch.int64)
     value = torch.empty_like(logits.largest)
 
     def run():
@@ -184,25 +186,30 @@ def min_p(case):
 
 
 def granted(bind):
-    """A binding with the contract's threads."""
+    """A binding with the contract's threads, which records nothing for a backward pass."""
 
     def with_threads(case):
         use_threads(case.threads)
-        run = bind(case)
-        with torch.inference_mode():
-            return torch.inference_mode()(run)
+        return quietly(bind)(case)
 
     return with_threads
 
 
 def witness():
     """The instruction set that PyTorch dispatches to."""
-    return {"dispatch": torch.backends.cpu.get_cpu_capability()}
+    return {"dispatch": torch.backends.cpu.get_cpu_capability() if DEVICE == "cpu" else architecture()}
 
+
+FORMS = [rms_norm, add_rms_norm, rms_norm_dynamic_fp8, silu_and_mul]
+FORMS += [greedy_logprob, selected_logprob_rank, topk_logprobs, min_p]
+BINDS = {form.__name__: form for form in FORMS}
+if DEVICE == "cuda":
+    import eager_cuda
+
+    BINDS.update({form.__name__: form for form in eager_cuda.FORMS})
+DTYPES = {"topk_logprobs": ["F32"]}
+OPERATORS = {name: (DTYPES.get(name, ["F32", "F16", "BF16"]), granted(bind)) for name, bind in BINDS.items()}
 
 if __name__ == "__main__":
-    dtypes = {topk_logprobs: ["F32"]}
-    binds = (rms_norm, add_rms_norm, rms_norm_dynamic_fp8, silu_and_mul)
-    binds += (greedy_logprob, selected_logprob_rank, topk_logprobs, min_p)
-    operators = {bind.__name__: (dtypes.get(bind, ["F32", "F16", "BF16"]), granted(bind)) for bind in binds}
-    serve("torch", operators, torch.__version__, packages=("torch", "numpy"), witness=witness)
+    packages, devices = ("torch", "numpy"), ("cpu", "cuda")
+    serve("torch", OPERATORS, torch.__version__, packages=packages, witness=witness, devices=devices)
