@@ -21,10 +21,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("proofhouse-timer-cuda", &["schema", "timer"]),
     ("proofhouse-worker", &["schema", "timer"]),
     ("proofhouse-worker-oracle", &["contract", "schema", "worker"]),
-    ("proofhouse-worker-cpu", &["contract", "cpu", "schema", "worker"]),
+    ("proofhouse-worker-contract", &["contract", "schema", "worker"]),
+    ("proofhouse-worker-cpu", &["contract", "cpu", "schema", "worker", "worker-contract"]),
     (
         "proofhouse-worker-cuda",
-        &["contract", "cuda", "schema", "timer", "timer-cuda", "worker"],
+        &["contract", "cuda", "schema", "timer", "timer-cuda", "worker", "worker-contract"],
     ),
     ("proofhouse-evidence", &["schema"]),
     ("proofhouse-runner", &["evidence", "gate", "provenance", "schema"]),

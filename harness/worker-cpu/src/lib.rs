@@ -1,20 +1,16 @@
 //! The worker that runs our CPU operators: `kernels/cpu` behind the protocol, provider id `cpu`.
 
-mod convert;
-
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use proofhouse_contract::{
-    Call, CallPlan, ContractError, ErrorKind, TensorLayout, TensorMut, TensorPlan, TensorView,
-};
+use proofhouse_contract::{Call, TensorLayout, TensorMut, TensorView};
 use proofhouse_cpu::Cpu;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::ids::{OperatorName, ProviderId};
 use proofhouse_schema::protocol::{Capabilities, Prepare};
+use proofhouse_worker_contract::{from_dtype, refused, to_call, to_dtype, to_plan};
 use proofhouse_worker::{Decline, Description, Mode, Region, Storage, Tensor, Worker};
 
-use convert::{from_dtype, refused, to_call, to_dtype};
 
 /// The environment variable with the number of threads.
 pub const THREADS_VARIABLE: &str = "PROOFHOUSE_THREADS";
@@ -81,28 +77,8 @@ impl Worker for CpuWorker {
     }
 
     fn examine(&mut self, case: &Prepare, regions: &[Region]) -> Result<(), Decline> {
-        let call = to_call(case)?;
-        let tensors = case
-            .tensors
-            .iter()
-            .zip(regions)
-            .map(|(tensor, region)| {
-                let spec = call
-                    .operator
-                    .tensor(&tensor.name)
-                    .ok_or_else(|| unknown(&call, &tensor.name))?;
-                let layout = TensorLayout {
-                    dtype: to_dtype(tensor.dtype),
-                    shape: tensor.shape.clone(),
-                    row_stride: region.row_stride,
-                    offset: 0,
-                };
-                let (address, bytes) = (region.address, region.bytes);
-                Ok(TensorPlan { name: spec.name, role: spec.role, layout, address, bytes })
-            })
-            .collect::<Result<Vec<_>, ContractError>>();
-        let tensors = tensors.map_err(|error| refused(&error))?;
-        self.cpu.refuse(&CallPlan { call, tensors }).map_err(|error| refused(&error))
+        let plan = to_plan(case, regions)?;
+        self.cpu.refuse(&plan).map_err(|error| refused(&error))
     }
 
     fn bind<'a>(
@@ -142,13 +118,6 @@ impl Worker for CpuWorker {
     fn dispatch(&self) -> String {
         self.cpu.path().name().to_owned()
     }
-}
-
-fn unknown(call: &Call, tensor: &str) -> ContractError {
-    let names: Vec<_> = call.tensors().map(|spec| spec.name).collect();
-    ContractError::new(call.operator.name, tensor.to_owned(), ErrorKind::Unknown)
-        .found("a tensor of that name")
-        .accepted(names.join(", "))
 }
 
 /// Where a tensor of the case is among the operands.

@@ -38,6 +38,11 @@ pub trait Cases {
     /// Forgets a case; whether there was one.
     fn forget(&mut self, name: &str) -> bool;
 
+    /// Why this process cannot go on, if it cannot: an error of the device that stays.
+    fn broken(&self) -> Option<String> {
+        None
+    }
+
     /// The instruction set or path that was chosen, e.g. `avx512`, `sm_90`.
     fn dispatch(&self) -> String;
 

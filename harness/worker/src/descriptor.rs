@@ -10,7 +10,9 @@ use proofhouse_schema::protocol::{Prepare, TensorRef, TypedError};
 
 use crate::decline::Decline;
 
-pub(crate) fn refusal(
+/// A refusal of an argument of the case.
+#[must_use]
+pub fn refusal(
     case: &Prepare,
     argument: &str,
     kind: &str,
@@ -27,17 +29,22 @@ pub(crate) fn refusal(
 }
 
 /// Whether a provider writes into the tensor.
-pub(crate) fn is_written(tensor: &TensorRef) -> bool {
+#[must_use]
+pub fn is_written(tensor: &TensorRef) -> bool {
     matches!(tensor.role, Role::Out | Role::InOut)
 }
 
 /// Whether the descriptor stands for a null pointer: it names no file.
-pub(crate) fn is_null(tensor: &TensorRef) -> bool {
+#[must_use]
+pub fn is_null(tensor: &TensorRef) -> bool {
     tensor.file.is_empty()
 }
 
 /// Refuses a null pointer that the provider let pass.
-pub(crate) fn refuse_null(case: &Prepare) -> Result<(), Decline> {
+///
+/// # Errors
+/// The refusal.
+pub fn refuse_null(case: &Prepare) -> Result<(), Decline> {
     match case.tensors.iter().find(|tensor| is_null(tensor)) {
         None => Ok(()),
         Some(tensor) => Err(refusal(
@@ -51,7 +58,10 @@ pub(crate) fn refuse_null(case: &Prepare) -> Result<(), Decline> {
 }
 
 /// The byte range of a tensor in its file of `length` bytes.
-pub(crate) fn byte_range(
+///
+/// # Errors
+/// The refusal.
+pub fn byte_range(
     case: &Prepare,
     tensor: &TensorRef,
     length: usize,
@@ -71,7 +81,10 @@ pub(crate) fn byte_range(
 }
 
 /// The distance between neighboring rows in elements, where the strides are those of rows.
-pub(crate) fn row_stride(case: &Prepare, tensor: &TensorRef) -> Result<u64, Decline> {
+///
+/// # Errors
+/// The refusal.
+pub fn row_stride(case: &Prepare, tensor: &TensorRef) -> Result<u64, Decline> {
     let bad = |accepted: &str| {
         let found = format!("strides {:?} of shape {:?}", tensor.strides, tensor.shape);
         Err(refusal(case, &tensor.name, "bad_stride", found, accepted.to_owned()))
@@ -97,7 +110,10 @@ pub(crate) fn row_stride(case: &Prepare, tensor: &TensorRef) -> Result<u64, Decl
 }
 
 /// Refuses a writable region that shares bytes with another tensor's.
-pub(crate) fn refuse_overlap(
+///
+/// # Errors
+/// The refusal.
+pub fn refuse_overlap(
     case: &Prepare,
     regions: &[(usize, Range<usize>)],
 ) -> Result<(), Decline> {

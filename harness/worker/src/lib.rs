@@ -8,6 +8,8 @@
 //! |---|---|
 //! | [`provider`] | the traits that a provider implements |
 //! | [`cases`] | what a worker that holds its own memory implements: a device's |
+//! | [`descriptor`] | what cannot even be mapped |
+//! | [`reasons`] | findings of the timer as they travel |
 //! | [`session`] | the connection and the strict loop |
 //! | [`tensor`] | tensors as a provider gets them |
 //! | [`decline`] | the answers that are no result |
@@ -19,13 +21,14 @@
 mod arena;
 pub mod cases;
 pub mod decline;
-mod descriptor;
+pub mod descriptor;
 mod host;
 mod line;
 mod measure;
 #[allow(unsafe_code, reason = "mapped files, and calls that live beside the memory they borrow")]
 mod memory;
 pub mod provider;
+pub mod reasons;
 pub mod rehearsal;
 pub mod session;
 mod sets;

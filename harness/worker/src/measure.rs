@@ -7,13 +7,14 @@ use proofhouse_schema::timing::Cache;
 use proofhouse_schema::units::Nanos;
 use proofhouse_timer::host::{HostDevice, HostWork as _, last_level_cache_bytes, monotonic_raw_ns};
 use proofhouse_timer::{
-    CallsPerSample, Invalid, MAX_CALLS, MAX_SAMPLES, MeasureError, Plan, Timer, TurnInputs,
+    CallsPerSample, MAX_CALLS, MAX_SAMPLES, MeasureError, Plan, Timer, TurnInputs,
     TurnOutcome, TurnRequest, WarmUp,
 };
 
 use crate::decline::Decline;
 use crate::memory::Bound;
 use crate::provider::Worker;
+use crate::reasons::{check_request, finding, untrusted};
 use crate::sets::Sets;
 
 /// The most sets of a rotation.
@@ -155,57 +156,9 @@ impl Bench<'_> {
     }
 }
 
-fn check_request(request: &Measure) -> Result<(), Decline> {
-    let in_range = (1..=MAX_SAMPLES).contains(&request.samples)
-        && request.min_sample_ns.is_finite()
-        && request.min_sample_ns >= 1.0
-        && (0.0..=1.0).contains(&request.slowdown);
-    if in_range {
-        return Ok(());
-    }
-    Err(Decline::Failed(format!(
-        "samples {}, min_sample_ns {}, slowdown {}; accepted: 1 to {MAX_SAMPLES}, at least 1, 0 to 1",
-        request.samples, request.min_sample_ns, request.slowdown
-    )))
-}
-
-/// A failed device call is the provider's failure; everything else is a measurement that cannot be trusted.
 fn untrustworthy(error: MeasureError, calls: u32, sets: u32) -> Result<Taken, Decline> {
-    let code = match &error {
-        MeasureError::Device { source, .. } => return Err(Decline::Failed(source.to_string())),
-        MeasureError::Plan(_) => "plan-refused",
-        MeasureError::Clock { source, .. } => code_of(source),
-        MeasureError::ClockStands { .. } => "clock-stands",
-        MeasureError::SampleTooShort { .. } => "sample-too-short",
-        MeasureError::Unsettled { .. } => "unsettled",
-        MeasureError::Poisoned => "device-poisoned",
-        MeasureError::NoSamples { .. } => "no-samples",
-    };
-    let detail = match std::error::Error::source(&error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    };
-    let invalid = vec![Finding { code: code.to_owned(), detail }];
+    let invalid = vec![untrusted(&error)?];
     Ok(Taken { calls, sets, elapsed_ns: vec![], untimed_ns: 0.0, invalid })
-}
-
-fn finding(reason: &Invalid) -> Finding {
-    Finding { code: code_of(reason).to_owned(), detail: reason.to_string() }
-}
-
-fn code_of(reason: &Invalid) -> &'static str {
-    match reason {
-        Invalid::ZeroTime { .. } => "zero-time",
-        Invalid::ClockWentBack { .. } | Invalid::HostClockWentBack { .. } => "clock-backwards",
-        Invalid::NotFinite { .. } => "time-not-finite",
-        Invalid::BelowFloor { .. } => "below-floor",
-        Invalid::TooShort { .. } => "sample-too-short",
-        Invalid::LongerThanWall { .. } => "longer-than-wall",
-        Invalid::WorkEscaped { .. } => "work-escaped",
-        Invalid::ClockEvents { .. } => "clock-events",
-        Invalid::CodeLoaded { .. } => "module-loaded",
-        Invalid::NoKernels { .. } | Invalid::KernelsChanged { .. } => reason.code(),
-    }
 }
 
 fn now_ns() -> Result<u64, Decline> {

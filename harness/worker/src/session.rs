@@ -67,6 +67,12 @@ pub enum SessionError {
         /// Why.
         source: std::io::Error,
     },
+    /// The device is broken for this process; it ends without an answer, so that no later case is blamed for it.
+    #[error("the device is lost to this process: {detail}")]
+    Device {
+        /// What it said.
+        detail: String,
+    },
     /// The supervisor went away.
     #[error("the supervisor closed the socket after request {seq} without a bye")]
     Closed {
@@ -138,7 +144,11 @@ pub fn serve_connected(
             }
         };
         let bye = matches!(request, Request::Bye);
-        sender.send(seq, session.answer(&request))?;
+        let answer = session.answer(&request);
+        if let Some(detail) = session.cases.broken() {
+            return Err(SessionError::Device { detail });
+        }
+        sender.send(seq, answer)?;
         if bye {
             return Ok(());
         }

@@ -1,13 +1,17 @@
-//! Types of the harness to types of the contract, and refusals back.
+//! What workers of our own kernels share: requests of the protocol as calls of the contract, and refusals back.
+//!
+//! The contract knows no protocol and the worker crate no operator, so this has a crate of its own.
 
 use proofhouse_contract as contract;
-use proofhouse_contract::{Call, ContractError};
+use proofhouse_contract::{Call, CallPlan, ContractError, ErrorKind, TensorLayout, TensorPlan};
 use proofhouse_schema::catalog::ParamValue;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::protocol::{Prepare, TypedError};
-use proofhouse_worker::Decline;
+use proofhouse_worker::{Decline, Region};
 
-pub(crate) fn to_dtype(dtype: Dtype) -> contract::Dtype {
+/// The contract's name of a dtype.
+#[must_use]
+pub fn to_dtype(dtype: Dtype) -> contract::Dtype {
     match dtype {
         Dtype::F32 => contract::Dtype::F32,
         Dtype::F16 => contract::Dtype::F16,
@@ -19,7 +23,9 @@ pub(crate) fn to_dtype(dtype: Dtype) -> contract::Dtype {
     }
 }
 
-pub(crate) fn from_dtype(dtype: contract::Dtype) -> Dtype {
+/// The harness's name of a dtype.
+#[must_use]
+pub fn from_dtype(dtype: contract::Dtype) -> Dtype {
     match dtype {
         contract::Dtype::F32 => Dtype::F32,
         contract::Dtype::F16 => Dtype::F16,
@@ -34,7 +40,10 @@ pub(crate) fn from_dtype(dtype: contract::Dtype) -> Dtype {
 /// The call that a case names; nothing but the operator's name is checked.
 ///
 /// A whole number for a real parameter is that real number, because JSON does not tell them apart.
-pub(crate) fn to_call(case: &Prepare) -> Result<Call, Decline> {
+///
+/// # Errors
+/// [`Decline::Unsupported`] for an operator that the contract lacks.
+pub fn to_call(case: &Prepare) -> Result<Call, Decline> {
     let operator = contract::find_operator(case.operator.as_str())
         .map_err(|error| Decline::Unsupported(error.to_string()))?;
     let is_real = |name: &str| {
@@ -56,9 +65,43 @@ pub(crate) fn to_call(case: &Prepare) -> Result<Call, Decline> {
     Ok(Call { operator, dtype: to_dtype(case.dtype), dims: case.dims.clone(), params })
 }
 
+/// The plan of a case whose tensors lie in these regions, in the case's order; nothing is checked.
+///
+/// # Errors
+/// As [`to_call`], and the refusal of a tensor that the operator has not.
+pub fn to_plan(case: &Prepare, regions: &[Region]) -> Result<CallPlan, Decline> {
+    let call = to_call(case)?;
+    let tensors = case
+        .tensors
+        .iter()
+        .zip(regions)
+        .map(|(tensor, region)| {
+            let spec =
+                call.operator.tensor(&tensor.name).ok_or_else(|| unknown(&call, &tensor.name))?;
+            let layout = TensorLayout {
+                dtype: to_dtype(tensor.dtype),
+                shape: tensor.shape.clone(),
+                row_stride: region.row_stride,
+                offset: 0,
+            };
+            let (address, bytes) = (region.address, region.bytes);
+            Ok(TensorPlan { name: spec.name, role: spec.role, layout, address, bytes })
+        })
+        .collect::<Result<Vec<_>, ContractError>>();
+    Ok(CallPlan { tensors: tensors.map_err(|error| refused(&error))?, call })
+}
+
+fn unknown(call: &Call, tensor: &str) -> ContractError {
+    let names: Vec<_> = call.tensors().map(|spec| spec.name).collect();
+    ContractError::new(call.operator.name, tensor.to_owned(), ErrorKind::Unknown)
+        .found("a tensor of that name")
+        .accepted(names.join(", "))
+}
+
 /// The contract's refusal as it travels.
 #[cold]
-pub(crate) fn refused(error: &ContractError) -> Decline {
+#[must_use]
+pub fn refused(error: &ContractError) -> Decline {
     let found = match error.row {
         Some(row) => format!("{} in row {row}", error.found),
         None => error.found.clone(),

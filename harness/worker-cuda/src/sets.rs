@@ -1,0 +1,211 @@
+//! Buffer sets on the device: private copies of a case's tensors that timed calls rotate through.
+
+use std::rc::Rc;
+
+use proofhouse_contract::CallPlan;
+use proofhouse_cuda::Prepared;
+use proofhouse_schema::catalog::Role;
+use proofhouse_schema::protocol::{Prepare, TensorRef};
+use proofhouse_timer::host::CallFailure;
+use proofhouse_timer_cuda::{ALIGNMENT, Arena, CudaWork, DeviceBuffer, Stream};
+use proofhouse_worker::Decline;
+
+use crate::bound::Bound;
+use crate::image::{Images, driver};
+use crate::open::OpenedCuda;
+
+/// What outputs hold before a turn whose outputs are published, so that a call that writes nothing shows.
+const TURN_POISON: u8 = 0xa5;
+
+/// The sets of a case, and what they started from.
+#[derive(Debug)]
+pub(crate) struct Sets {
+    case: Prepare,
+    plan: CallPlan,
+    prepared: Rc<Prepared>,
+    arena: Arena,
+    sets: Vec<Bound<Vec<DeviceBuffer>>>,
+    /// What each tensor held in the file when the sets were made or refreshed.
+    contents: Vec<Vec<u8>>,
+    /// The same on the device, for tensors that calls change.
+    originals: Vec<Option<DeviceBuffer>>,
+}
+
+impl Sets {
+    /// One set with the contents of the case's files; `plan` is the one that was accepted for them.
+    pub(crate) fn new(
+        opened: &OpenedCuda,
+        case: &Prepare,
+        plan: &CallPlan,
+        prepared: &Rc<Prepared>,
+        images: &Images,
+    ) -> Result<Self, Decline> {
+        let mut sets = Self {
+            case: case.clone(),
+            plan: plan.clone(),
+            prepared: Rc::clone(prepared),
+            arena: Arena::new(&opened.cuda),
+            sets: Vec::new(),
+            contents: read_all(case, images)?,
+            originals: Vec::new(),
+        };
+        for index in 0..case.tensors.len() {
+            let original = match case.tensors[index].role {
+                Role::InOut => Some(sets.cut(index)?),
+                _ => None,
+            };
+            sets.originals.push(original);
+        }
+        sets.grow(1)?;
+        Ok(sets)
+    }
+
+    /// A copy of a tensor, at the same distance from an aligned address as in the file.
+    fn cut(&mut self, index: usize) -> Result<DeviceBuffer, Decline> {
+        let skew = self.case.tensors[index].offset % ALIGNMENT;
+        let bytes = &self.contents[index];
+        let mut buffer = self.arena.cut(bytes.len() as u64, skew).map_err(|e| driver(&e))?;
+        buffer.upload(bytes).map_err(|error| driver(&error))?;
+        Ok(buffer)
+    }
+
+    /// Makes sets until there are `count`.
+    pub(crate) fn grow(&mut self, count: u32) -> Result<(), Decline> {
+        while self.sets.len() < count as usize {
+            let mut buffers = Vec::with_capacity(self.case.tensors.len());
+            for index in 0..self.case.tensors.len() {
+                buffers.push(self.cut(index)?);
+            }
+            let mut plan = self.plan.clone();
+            for (tensor, buffer) in plan.tensors.iter_mut().zip(&buffers) {
+                tensor.address = buffer.address();
+            }
+            self.sets.push(Bound::new(&self.prepared, &plan, buffers)?);
+        }
+        Ok(())
+    }
+
+    /// Gives every set the contents that the files have now, at the same addresses.
+    pub(crate) fn refresh(&mut self, images: &Images) -> Result<(), Decline> {
+        self.contents = read_all(&self.case, images)?;
+        for (original, bytes) in self.originals.iter_mut().zip(&self.contents) {
+            if let Some(original) = original {
+                original.upload(bytes).map_err(|error| driver(&error))?;
+            }
+        }
+        for set in &mut self.sets {
+            for (buffer, bytes) in set.owner_mut().iter_mut().zip(&self.contents) {
+                buffer.upload(bytes).map_err(|error| driver(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Poisons every output in every set.
+    pub(crate) fn poison_outputs(&mut self, stream: Stream) -> Result<(), Decline> {
+        for set in &mut self.sets {
+            for (index, buffer) in set.owner_mut().iter_mut().enumerate() {
+                if self.case.tensors[index].role == Role::Out {
+                    buffer.fill(TURN_POISON, stream).map_err(|error| driver(&error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what a call on set `set` wrote into the case's files, row by row, gaps left alone.
+    pub(crate) fn publish(&self, set: u32, images: &Images) -> Result<(), Decline> {
+        for (index, tensor) in self.case.tensors.iter().enumerate() {
+            if tensor.role == Role::In {
+                continue;
+            }
+            let buffer = &self.sets[set as usize].owner()[index];
+            let mut bytes = vec![0; buffer.len() as usize];
+            buffer.download(&mut bytes).map_err(|error| driver(&error))?;
+            for row in rows(tensor) {
+                images.write(index, row.start as u64, &bytes[row])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that one call touches.
+    pub(crate) fn footprint(&self) -> u64 {
+        self.case.tensors.iter().map(|tensor| tensor.span).sum()
+    }
+
+    /// Whether calls change their inputs.
+    pub(crate) fn in_place(&self) -> bool {
+        self.originals.iter().any(Option::is_some)
+    }
+}
+
+fn read_all(case: &Prepare, images: &Images) -> Result<Vec<Vec<u8>>, Decline> {
+    case.tensors.iter().enumerate().map(|(index, tensor)| images.read(index, tensor)).collect()
+}
+
+/// The byte range of each row; rows without gaps between them are one.
+fn rows(tensor: &TensorRef) -> Vec<std::ops::Range<usize>> {
+    let size = tensor.dtype.size() as usize;
+    let width = tensor.shape.last().copied().unwrap_or(1) as usize;
+    let outer = tensor.shape.len().saturating_sub(1);
+    let count: u64 = if width == 0 { 0 } else { tensor.shape[..outer].iter().product() };
+    let stride = match outer {
+        0 => width,
+        _ => tensor.strides[outer - 1] as usize,
+    };
+    if stride == width {
+        let all = 0..count as usize * width * size;
+        return if all.is_empty() { Vec::new() } else { vec![all] };
+    }
+    let row = |row: usize| row * stride * size..(row * stride + width) * size;
+    (0..count as usize).map(row).collect()
+}
+
+impl CudaWork for Sets {
+    fn enqueue(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
+        self.sets[set as usize]
+            .enqueue(stream)
+            .map_err(|error| CallFailure { code: 1, message: error.to_string() })
+    }
+
+    fn restore(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
+        let buffers = self.sets[set as usize].owner_mut();
+        for (buffer, original) in buffers.iter_mut().zip(&self.originals) {
+            if let Some(original) = original {
+                buffer
+                    .copy_from(original, stream)
+                    .map_err(|error| CallFailure { code: 2, message: error.to_string() })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proofhouse_schema::dtype::Dtype;
+
+    #[test]
+    fn rows_skip_the_gaps_between_them_and_are_one_where_there_are_none() {
+        let mut tensor = TensorRef {
+            name: "y".to_owned(),
+            role: Role::Out,
+            dtype: Dtype::F16,
+            shape: vec![2, 3],
+            strides: vec![5, 1],
+            file: String::new(),
+            offset: 0,
+            span: 16,
+            guard: 0,
+        };
+        assert_eq!(rows(&tensor), [0..6, 10..16]);
+        tensor.strides = vec![3, 1];
+        assert_eq!(rows(&tensor), std::slice::from_ref(&(0..12)));
+        (tensor.shape, tensor.strides) = (vec![4], vec![1]);
+        assert_eq!(rows(&tensor), std::slice::from_ref(&(0..8)));
+        (tensor.shape, tensor.strides) = (vec![0, 3], vec![3, 1]);
+        assert!(rows(&tensor).is_empty());
+    }
+}
