@@ -1,0 +1,193 @@
+//! A device, ready to run operators.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proofhouse_contract::{Call, CallPlan};
+
+use crate::compile::{Arch, CompileReport, Compiler, Toolchain, Variant};
+use crate::device::DeviceInfo;
+use crate::error::CudaError;
+use crate::launch::Kernel;
+use crate::memory::{DeviceBuffer, OwnedStream};
+use crate::operators;
+use crate::prepared::Prepared;
+use crate::sys::driver::{self, Context};
+use crate::tuning::Tuning;
+
+/// A device's primary context, the compiler, and the kernels that were loaded.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    parts: Arc<Parts>,
+}
+
+#[derive(Debug)]
+struct Parts {
+    context: Arc<Context>,
+    device: DeviceInfo,
+    compiler: Compiler,
+    kernels: Mutex<HashMap<Variant, (Arc<Kernel>, CompileReport)>>,
+}
+
+impl Runtime {
+    /// Opens the device of that number; compiled kernels are kept in `cache`, where one is given.
+    ///
+    /// # Errors
+    /// `LibraryMissing` without the driver or NVRTC, `NoDevice`, `UnsupportedDevice`, or what the driver says.
+    pub fn open(
+        ordinal: u32,
+        toolchain: &Toolchain,
+        cache: Option<PathBuf>,
+    ) -> Result<Self, CudaError> {
+        driver::load()?;
+        let compiler = Compiler::open(toolchain, cache)?;
+        let context = Arc::new(Context::retain(ordinal)?);
+        context.make_current()?;
+        let device = DeviceInfo::probe(&context)?;
+        let kernels = Mutex::default();
+        Ok(Self { parts: Arc::new(Parts { context, device, compiler, kernels }) })
+    }
+
+    /// How many devices there are.
+    ///
+    /// # Errors
+    /// `LibraryMissing` without the driver, or what the driver says.
+    pub fn device_count() -> Result<u32, CudaError> {
+        driver::load()?;
+        driver::device_count()
+    }
+
+    /// What the device is.
+    #[must_use]
+    pub fn device(&self) -> &DeviceInfo {
+        &self.parts.device
+    }
+
+    /// The compiler's name and version.
+    #[must_use]
+    pub fn compiler(&self) -> &str {
+        self.parts.compiler.version()
+    }
+
+    /// Makes the device's context current on this thread, for calls of other libraries.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn make_current(&self) -> Result<(), CudaError> {
+        self.parts.context.make_current()
+    }
+
+    /// A stream of its own.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn create_stream(&self) -> Result<OwnedStream, CudaError> {
+        OwnedStream::create(&self.parts.context)
+    }
+
+    /// Device memory; its contents are whatever they were.
+    ///
+    /// # Errors
+    /// What the driver says, out of memory above all.
+    pub fn allocate(&self, bytes: usize) -> Result<DeviceBuffer, CudaError> {
+        DeviceBuffer::allocate(&self.parts.context, bytes)
+    }
+
+    /// The tuning that a call gets where the caller has none.
+    ///
+    /// # Errors
+    /// What the contract or the kernels refuse.
+    pub fn tuning(&self, call: &Call) -> Result<Tuning, CudaError> {
+        call.validate()?;
+        operators::refuse_unsupported(call)?;
+        operators::choose(call, self.parts.device.multiprocessors)
+    }
+
+    /// Compiles and loads what a planned call needs, and allocates its workspace.
+    ///
+    /// # Errors
+    /// What the contract or the kernels refuse, and what compiling, loading or allocating gives.
+    pub fn prepare(&self, plan: &CallPlan) -> Result<Prepared, CudaError> {
+        plan.validate()?;
+        let tuning = self.tuning(&plan.call)?;
+        self.prepare_tuned(plan, tuning)
+    }
+
+    /// As [`Runtime::prepare`], with the caller's tuning.
+    ///
+    /// # Errors
+    /// As [`Runtime::prepare`], and `Tuning`.
+    pub fn prepare_tuned(&self, plan: &CallPlan, tuning: Tuning) -> Result<Prepared, CudaError> {
+        plan.validate()?;
+        operators::refuse_unsupported(&plan.call)?;
+        operators::check(&plan.call, tuning)?;
+        Prepared::new(self, plan, tuning)
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.parts.context
+    }
+
+    /// The loaded kernel of a variant.
+    pub(crate) fn kernel(
+        &self,
+        variant: &Variant,
+    ) -> Result<(Arc<Kernel>, CompileReport), CudaError> {
+        // A thread that panicked while it held the lock left the map as it was.
+        let mut kernels = self.parts.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((kernel, report)) = kernels.get(variant) {
+            return Ok((Arc::clone(kernel), report.clone()));
+        }
+        let compiled = self.parts.compiler.compile(variant, self.parts.device.arch)?;
+        let kernel = Arc::new(Kernel::load(
+            &self.parts.context,
+            &compiled.cubin,
+            variant.operator,
+            variant.argument_bytes,
+        )?);
+        kernels.insert(variant.clone(), (Arc::clone(&kernel), compiled.report.clone()));
+        Ok((kernel, compiled.report))
+    }
+}
+
+/// A kernel to compile: the one that a call gets with a tuning, or with the one it would be given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Build {
+    /// The call.
+    pub call: Call,
+    /// Its tuning, where it is not the default.
+    pub tuning: Option<Tuning>,
+    /// Whether its operands can be accessed in 16-byte vectors.
+    pub aligned: bool,
+}
+
+/// Compiles kernels for an architecture, with no device; each variant once.
+///
+/// # Errors
+/// `LibraryMissing` without NVRTC, what the contract or the kernels refuse, and `Compile`.
+pub fn compile_all(
+    toolchain: &Toolchain,
+    cache: Option<PathBuf>,
+    arch: Arch,
+    multiprocessors: u32,
+    builds: &[Build],
+) -> Result<Vec<CompileReport>, CudaError> {
+    let compiler = Compiler::open(toolchain, cache)?;
+    let mut known = HashSet::new();
+    let mut reports = Vec::new();
+    for Build { call, tuning, aligned } in builds {
+        call.validate()?;
+        operators::refuse_unsupported(call)?;
+        let tuning = match tuning {
+            Some(tuning) => *tuning,
+            None => operators::choose(call, multiprocessors)?,
+        };
+        operators::check(call, tuning)?;
+        let variant = operators::variant(call, tuning, *aligned)?;
+        if known.insert(variant.clone()) {
+            reports.push(compiler.compile(&variant, arch)?.report);
+        }
+    }
+    Ok(reports)
+}
