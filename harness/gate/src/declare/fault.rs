@@ -216,6 +216,27 @@ pub enum Fault {
     EscapingPath {
         /// The path.
         path: String,
+        /// The folder.
+        folder: &'static str,
+    },
+    /// A file that is no whole safetensors file.
+    TensorFile {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A case whose oracle has no finite element in some output, so that no error could be measured.
+    NothingFinite {
+        /// What the case holds.
+        found: String,
+        /// What to do.
+        accepted: String,
+    },
+    /// An environment variable that the harness keeps for itself.
+    ReservedVariable {
+        /// Its name.
+        name: String,
+        /// What it does.
+        why: &'static str,
     },
     /// A tensor file that does not fit the operator.
     Tensor {
@@ -271,6 +292,9 @@ impl Fault {
             Fault::DuplicateId { .. } => "duplicate-id",
             Fault::IdleExclusion => "idle-exclusion",
             Fault::EscapingPath { .. } => "escaping-path",
+            Fault::TensorFile { .. } => "tensor-file",
+            Fault::NothingFinite { .. } => "nothing-finite",
+            Fault::ReservedVariable { .. } => "reserved-variable",
             Fault::Tensor { .. } => "tensor",
             Fault::NoBaselineRuns { .. } => "no-baseline-runs",
             Fault::OtherDevice { .. } => "other-device",
@@ -306,7 +330,12 @@ impl Fault {
             Fault::DuplicateCell { key } => format!("the cell `{key}` is declared twice"),
             Fault::DuplicateId { id, .. } => format!("the id `{id}` is declared twice"),
             Fault::IdleExclusion => "this exclusion excludes no cell".into(),
-            Fault::EscapingPath { path } => format!("the path `{path}` leaves the gates folder"),
+            Fault::EscapingPath { path, folder } => format!("the path `{path}` leaves {folder}"),
+            Fault::TensorFile { .. } => "this is not a whole safetensors file".into(),
+            Fault::NothingFinite { found, .. } => format!("nothing could be compared: {found}"),
+            Fault::ReservedVariable { name, .. } => {
+                format!("the variable `{name}` is not a provider's to set")
+            }
             Fault::Tensor { found, .. } => format!("the tensors do not fit: {found}"),
             Fault::NoBaselineRuns { dtype, .. } => format!("no baseline of this gate runs {dtype}"),
             Fault::OtherDevice { provider, found } => {
@@ -346,7 +375,10 @@ impl Fault {
             Fault::DuplicateCell { .. } => "declared again here".into(),
             Fault::DuplicateId { other, .. } => format!("also declared by {other}"),
             Fault::IdleExclusion => "matches nothing".into(),
-            Fault::EscapingPath { .. } => "must stay below gates/".into(),
+            Fault::EscapingPath { folder, .. } => format!("must stay below {folder}"),
+            Fault::TensorFile { why } => why.clone(),
+            Fault::NothingFinite { .. } => "may leave the oracle no finite element".into(),
+            Fault::ReservedVariable { why, .. } => (*why).to_owned(),
             Fault::Tensor { .. } => "does not fit".into(),
             Fault::NoBaselineRuns { .. } => "nothing to compare with".into(),
             Fault::OtherDevice { .. } => "is not for this device".into(),
@@ -367,9 +399,9 @@ impl Fault {
             | Fault::ConstantInputs { accepted, .. }
             | Fault::NoBaselineRuns { accepted, .. } => Some(listed(accepted)),
             Fault::BadId { accepted, .. } => Some(format!("accepted: {accepted}")),
-            Fault::Empty { accepted, .. } | Fault::Tensor { accepted, .. } => {
-                Some(accepted.clone())
-            }
+            Fault::Empty { accepted, .. }
+            | Fault::Tensor { accepted, .. }
+            | Fault::NothingFinite { accepted, .. } => Some(accepted.clone()),
             Fault::NotForKind { accepted, .. } | Fault::Conflict { accepted, .. } => {
                 Some((*accepted).to_owned())
             }
@@ -385,6 +417,10 @@ impl Fault {
             Fault::EscapingPath { .. } => {
                 Some("write a relative path without `..`, with `/` between folders".into())
             }
+            Fault::TensorFile { .. } => {
+                Some("write the file again, whole: tensors lie end to end behind the header".into())
+            }
+            Fault::ReservedVariable { .. } => Some("remove it".into()),
             Fault::OtherDevice { found, .. } => Some(format!(
                 "name a provider whose provider.toml has devices = [\"{found}\"], or change the gate's `device`"
             )),

@@ -1,7 +1,9 @@
 //! A whole gates folder: every gate, the profiles, the catalog.
 
 use std::collections::BTreeMap;
+use std::fs::FileType;
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,6 +35,15 @@ pub trait FileSource {
     /// # Errors
     /// When the file cannot be read.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
+
+    /// A file's length, and its bytes to be read one after another.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    fn open(&self, path: &str) -> io::Result<(u64, Box<dyn io::Read + '_>)> {
+        let bytes = self.read(path)?;
+        Ok((bytes.len() as u64, Box::new(io::Cursor::new(bytes))))
+    }
 
     /// How errors name a file.
     fn shown(&self, path: &str) -> String {
@@ -78,12 +89,38 @@ impl FileSource for DiskFolder {
     }
 
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        std::fs::read(self.0.join(path))
+        let (length, mut file) = self.open(path)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn open(&self, path: &str) -> io::Result<(u64, Box<dyn io::Read + '_>)> {
+        let path = self.0.join(path);
+        // Looked at before it is opened: opening a FIFO waits until somebody writes.
+        regular(std::fs::metadata(&path)?.file_type())?;
+        let file = std::fs::File::open(&path)?;
+        let facts = file.metadata()?;
+        regular(facts.file_type())?;
+        Ok((facts.len(), Box::new(file)))
     }
 
     fn shown(&self, path: &str) -> String {
         self.0.join(path).display().to_string()
     }
+}
+
+/// Refuses what is no file: it could be read without end, or never.
+fn regular(kind: FileType) -> io::Result<()> {
+    let found = match () {
+        () if kind.is_file() => return Ok(()),
+        () if kind.is_dir() => "a folder",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    let message = format!("it is {found}; accepted: a regular file");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
 /// Every gate and profile of a folder, each by itself, not bound to anything.

@@ -4,6 +4,7 @@
 //! [`mod@resolve`] binds it to catalog, providers and profiles and spells every cell out. Each stage notes everything that
 //! is wrong before it gives up. What is wrong is data ([`fault`]); how it looks is [`render`]'s.
 
+mod domain;
 mod exclude;
 pub mod fault;
 pub mod folder;
@@ -17,13 +18,14 @@ pub mod render;
 pub mod resolve;
 pub mod sited;
 pub mod spec;
+mod tensor_file;
 mod tensors;
 pub mod written;
 
 pub use fault::{DeclarationError, DeclarationErrors, Fault, SourceFile};
 pub use folder::{Declarations, DiskFolder, FileSource, read_catalog};
 pub use profiles::parse_profiles;
-pub use provider::parse_provider;
+pub use provider::{bind_provider, parse_provider};
 pub use render::Style;
 pub use resolve::{Bindings, resolve};
 pub use spec::GateSpec;

@@ -1,7 +1,9 @@
 //! `provider.toml`: who a provider is, how it is started and what it runs.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use proofhouse_schema::catalog::Catalog;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::ids::{OperatorName, ProviderId};
@@ -28,7 +30,7 @@ pub struct ProviderFile {
     pub environment: Sited<String>,
     /// Requirements with hashes, beside this file; needed by `venv`.
     pub lock: Option<Sited<String>>,
-    /// Packages and versions, as pinned or expected.
+    /// Packages and versions, as pinned or expected; `"*"` is any version.
     pub packages: Option<Named<Sited<String>>>,
     /// Whether it answers invalid inputs with typed refusals; default: false.
     pub refusals: Option<Sited<bool>>,
@@ -96,17 +98,40 @@ impl ProviderFile {
     }
 }
 
-/// Reads `provider.toml`; `shown` is how errors name it.
+/// Reads `provider.toml` by itself; `shown` is how errors name it.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Everything that is wrong with it by itself.
 pub fn parse_provider(shown: &str, bytes: &[u8]) -> Result<Provider, DeclarationErrors> {
+    read(shown, bytes, |_, _| ())
+}
+
+/// Reads `provider.toml` and holds its operators and their dtypes against the catalog.
+///
+/// # Errors
+/// Everything that is wrong with it, names that the catalog lacks among it.
+pub fn bind_provider(
+    shown: &str,
+    bytes: &[u8],
+    catalog: &Catalog,
+) -> Result<Provider, DeclarationErrors> {
+    read(shown, bytes, |operators, sink| bind(operators, catalog, sink))
+}
+
+fn read(
+    shown: &str,
+    bytes: &[u8],
+    bind: impl FnOnce(&Named<Vec<Sited<String>>>, &mut Sink),
+) -> Result<Provider, DeclarationErrors> {
     read_document(&decode(shown, bytes)?, |reader, sink| {
         let written = ProviderFile::read(reader, sink)?;
+        bind(&written.operators, sink);
+        check_variables(&written, sink);
+        check_packages(&written, sink);
         let id = sited_id(&written.id, ProviderId::new, sink);
         let environment = environment(&written, sink);
         let operators = operators(&written.operators, sink);
-        let devices = devices(written.devices.as_deref(), sink);
+        let devices = devices(written.devices.as_deref(), written.id.span.clone(), sink);
         if written.command.is_empty() {
             let accepted = "give the program: command = [\"{python}\", \"{folder}/worker.py\"]";
             let fault = Fault::Empty { what: "command", accepted: accepted.into() };
@@ -132,11 +157,89 @@ pub fn parse_provider(shown: &str, bytes: &[u8]) -> Result<Provider, Declaration
     })
 }
 
-fn devices(written: Option<&[Sited<String>]>, sink: &mut Sink) -> Option<Vec<DeviceKind>> {
+fn devices(
+    written: Option<&[Sited<String>]>,
+    place: Range<usize>,
+    sink: &mut Sink,
+) -> Option<Vec<DeviceKind>> {
     let words = DeviceKind::ALL.map(|kind| (kind.as_str(), kind));
     match written {
         None => Some(vec![DeviceKind::Cpu]),
+        Some([]) => {
+            let accepted = "name at least one, or leave the key out for [\"cpu\"]".to_owned();
+            sink.push(place, Fault::Empty { what: "devices", accepted });
+            None
+        }
         Some(found) => found.iter().map(|found| word(found, "device", &words, sink)).collect(),
+    }
+}
+
+/// Notes operators that the catalog lacks, and dtypes that are no activation dtypes of theirs.
+fn bind(operators: &Named<Vec<Sited<String>>>, catalog: &Catalog, sink: &mut Sink) {
+    for (name, dtypes) in &operators.entries {
+        let known = catalog.operators.iter().find(|(known, _)| known.as_str() == name.value);
+        let Some((_, operator)) = known else {
+            let (what, found) = ("operator of the catalog", name.value.clone());
+            let accepted = catalog.operators.keys().map(ToString::to_string).collect();
+            sink.push(name.span.clone(), Fault::UnknownName { what, found, accepted });
+            continue;
+        };
+        let accepted: Vec<String> = operator.dtypes.iter().map(ToString::to_string).collect();
+        // A word that is no dtype at all is noted where dtypes are read.
+        let other = |found: &&Sited<String>| {
+            Dtype::ALL.iter().any(|dtype| dtype.as_str() == found.value)
+                && !accepted.contains(&found.value)
+        };
+        for found in dtypes.iter().filter(other) {
+            let (what, accepted) = ("activation dtype of this operator", accepted.clone());
+            let fault = Fault::UnknownName { what, found: found.value.clone(), accepted };
+            sink.push(found.span.clone(), fault);
+        }
+    }
+}
+
+/// Why a variable is not a provider's to set, if it is not.
+fn reserved(name: &str) -> Option<&'static str> {
+    match name {
+        "PROOFHOUSE_SOCKET" | "PROOFHOUSE_NONCE" => Some("the worker finds the supervisor by it"),
+        "PROOFHOUSE_THREADS" => Some("it grants what the gate's contract says"),
+        "PROOFHOUSE_TIMER" => Some("it names the one timer"),
+        "PROOFHOUSE_DEVICE" => Some("it names the device that the gate is about"),
+        "LD_PRELOAD" | "LD_AUDIT" => Some("it puts code beneath the timer and the protocol"),
+        _ => None,
+    }
+}
+
+fn check_variables(written: &ProviderFile, sink: &mut Sink) {
+    let names = written.variables.iter().flat_map(|v| v.entries.iter().map(|(name, _)| name));
+    // The thread count is what these get anyway.
+    let threads = written.thread_variables.iter().flatten();
+    for name in names.chain(threads.filter(|name| name.value != "PROOFHOUSE_THREADS")) {
+        if let Some(why) = reserved(&name.value) {
+            let fault = Fault::ReservedVariable { name: name.value.clone(), why };
+            sink.push(name.span.clone(), fault);
+        }
+        if name.value.is_empty() || name.value.contains(['=', '\0']) {
+            let (what, found) = ("name of a variable", name.value.clone());
+            let accepted = "at least one character, none of them `=` or NUL";
+            sink.push(name.span.clone(), Fault::BadId { what, found, accepted });
+        }
+    }
+    for (name, value) in written.variables.iter().flat_map(|variables| &variables.entries) {
+        if value.value.contains('\0') {
+            let (what, found) = ("value of a variable", name.value.clone());
+            let accepted = "text without NUL";
+            sink.push(value.span.clone(), Fault::BadId { what, found, accepted });
+        }
+    }
+}
+
+fn check_packages(written: &ProviderFile, sink: &mut Sink) {
+    for (name, version) in written.packages.iter().flat_map(|packages| &packages.entries) {
+        if version.value.trim().is_empty() {
+            let accepted = format!("name it: {} = \"1.2.3\", or \"*\" for any", name.value);
+            sink.push(version.span.clone(), Fault::Empty { what: "version", accepted });
+        }
     }
 }
 
@@ -151,7 +254,8 @@ fn map(named: Option<Named<Sited<String>>>) -> BTreeMap<String, String> {
 
 fn environment(written: &ProviderFile, sink: &mut Sink) -> Option<Environment> {
     if let Some(lock) = written.lock.as_ref().filter(|lock| escapes(&lock.value)) {
-        sink.push(lock.span.clone(), Fault::EscapingPath { path: lock.value.clone() });
+        let (path, folder) = (lock.value.clone(), "the provider's folder");
+        sink.push(lock.span.clone(), Fault::EscapingPath { path, folder });
     }
     let found = &written.environment;
     if let Some(folder) = found.value.strip_prefix("path:").filter(|folder| !folder.is_empty()) {

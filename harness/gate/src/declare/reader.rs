@@ -10,6 +10,9 @@ use toml::de::{DeTable, DeValue};
 use super::fault::{DeclarationError, DeclarationErrors, Fault, SourceFile};
 use super::sited::{Axis, Named, Sited};
 
+/// The most errors of syntax that are told: the later ones follow from the first, and deep nesting gives thousands.
+const MAX_SYNTAX_ERRORS: usize = 10;
+
 /// Collects what is wrong in one file.
 #[derive(Debug)]
 pub(crate) struct Sink {
@@ -92,7 +95,7 @@ pub(crate) fn read_document<T>(
 ) -> Result<T, DeclarationErrors> {
     let mut sink = Sink::new(Arc::clone(file));
     let (table, errors) = DeTable::parse_recoverable(&file.text);
-    for error in &errors {
+    for error in errors.iter().take(MAX_SYNTAX_ERRORS) {
         let message = error.message().to_owned();
         sink.push(error.span().unwrap_or(0..0), Fault::Syntax { message });
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use proofhouse_schema::catalog::{Catalog, Operator, ParamKind, ParamValue};
+use proofhouse_schema::catalog::{Catalog, Operator, ParamValue};
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::gate::{
     CaseSpec, Cell, Exclusion, Expect, GateHeader, GateKind, Inputs, Profile, ResolvedGate,
@@ -13,13 +13,14 @@ use proofhouse_schema::ids::{ProfileId, ProviderId};
 use proofhouse_schema::provider::Provider;
 use proofhouse_schema::units::Wide;
 
+use super::domain::Shapes;
 use super::fault::{DeclarationErrors, Fault};
 use super::folder::FileSource;
 use super::product::{Axes, typed};
 use super::reader::Sink;
-use super::real::FileFacts;
 use super::sited::{Axis, Sited};
 use super::spec::{CellsSpec, GateSpec, RefusalsSpec};
+use super::tensor_file::TensorFile;
 
 /// The value class of cells that name none, and of tensors that a file lacks.
 const DEFAULT_VALUES: &str = "normal";
@@ -79,7 +80,7 @@ pub(super) struct Resolver<'a> {
     pub(super) spec: &'a GateSpec,
     pub(super) bindings: &'a Bindings<'a>,
     pub(super) sink: &'a mut Sink,
-    pub(super) read: HashMap<String, Option<FileFacts>>,
+    pub(super) read: HashMap<String, Option<TensorFile>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -224,10 +225,12 @@ impl<'a> Resolver<'a> {
         let dtypes = self.dtypes(operator, cells);
         let Some(shapes) = self.shapes(operator, cells) else { return };
         let params = self.params(operator, &cells.params);
-        let inputs: Vec<(String, Inputs)> = match self.file_inputs(operator, cells) {
-            Some(inputs) => inputs,
-            None => return,
-        };
+        self.check_beside_dims(operator, &cells.params, &shapes, &params, &cells.span);
+        self.check_finite(operator, &values, &shapes);
+        if !self.check_size(operator, &shapes, &params, &cells.span) {
+            return;
+        }
+        let Some(inputs) = self.file_inputs(operator, cells, &shapes, &params) else { return };
         let inputs = if cells.file.is_some() {
             inputs
         } else {
@@ -296,14 +299,11 @@ impl<'a> Resolver<'a> {
     }
 
     /// One axis per dimension, in the catalog's order; `None` after an error.
-    fn shapes(
-        &mut self,
-        operator: &Operator,
-        cells: &CellsSpec,
-    ) -> Option<Vec<(String, Vec<u64>)>> {
+    fn shapes(&mut self, operator: &Operator, cells: &CellsSpec) -> Option<Shapes> {
         let names: Vec<String> = operator.dims.iter().map(|dim| dim.name.clone()).collect();
         let written: Vec<Sited<String>> = cells.dims.iter().map(|(name, _)| name.clone()).collect();
         self.check_names("dimension of this operator", &written, &names);
+        self.check_least(operator, &cells.dims);
         let mut axes: BTreeMap<String, Vec<u64>> = cells
             .dims
             .iter()
@@ -349,7 +349,7 @@ impl<'a> Resolver<'a> {
                 };
             let own_axis = own.iter().any(|(name, _)| name.value == param.name);
             let mut values: Vec<ParamValue> = if own_axis {
-                axis.iter().filter_map(|v| self.param(&param.name, param.kind, v)).collect()
+                axis.iter().filter_map(|v| self.param(param, v)).collect()
             } else {
                 axis.iter().filter_map(|v| typed(param.kind, v.value)).collect()
             };
@@ -368,32 +368,9 @@ impl<'a> Resolver<'a> {
         self.check_names("parameter of this operator", &shared, &names);
         for (name, value) in &spec.params {
             if let Some(param) = operator.params.iter().find(|param| param.name == name.value) {
-                self.param(&param.name, param.kind, value);
+                self.param(param, value);
             }
         }
-    }
-
-    fn param(
-        &mut self,
-        name: &str,
-        kind: ParamKind,
-        found: &Sited<ParamValue>,
-    ) -> Option<ParamValue> {
-        let value = typed(kind, found.value);
-        if value.is_none() {
-            let accepted = match kind {
-                ParamKind::Float => "a number",
-                ParamKind::Integer => "a whole number",
-                ParamKind::Boolean => "true or false",
-            };
-            let fault = Fault::WrongType {
-                key: name.to_owned(),
-                found: found.value.to_string(),
-                accepted: accepted.to_owned(),
-            };
-            self.sink.push(found.span.clone(), fault);
-        }
-        value
     }
 
     fn expand_refusals(
@@ -407,6 +384,7 @@ impl<'a> Resolver<'a> {
         let names: Vec<String> = operator.dims.iter().map(|dim| dim.name.clone()).collect();
         let written: Vec<Sited<String>> = refusals.dims.iter().map(|(n, _)| n.clone()).collect();
         self.check_names("dimension of this operator", &written, &names);
+        self.check_refusal_dims(operator, &refusals.dims);
         let dims: BTreeMap<String, u64> =
             refusals.dims.iter().map(|(name, extent)| (name.value.clone(), extent.value)).collect();
         if written.iter().any(|name| !names.contains(&name.value)) {
@@ -428,8 +406,11 @@ impl<'a> Resolver<'a> {
             Some(dtypes) => dtypes.iter().map(|dtype| dtype.value).collect(),
             None => operator.dtypes.first().copied().into_iter().collect(),
         };
-        let shapes: Vec<(String, Vec<u64>)> =
-            names.iter().map(|name| (name.clone(), vec![dims[name]])).collect();
+        let shapes: Shapes = names.iter().map(|name| (name.clone(), vec![dims[name]])).collect();
+        self.check_beside_dims(operator, &[], &shapes, &params, &refusals.span);
+        if !self.check_size(operator, &shapes, &params, &refusals.span) {
+            return;
+        }
         for refusal in &operator.refusals {
             let seeded = Inputs::Seeded { values: DEFAULT_VALUES.into(), seed: Wide(DEFAULT_SEED) };
             let axes = Axes {

@@ -350,8 +350,10 @@ fn cells(table: CellsTable, sink: &mut Sink) -> Option<CellsSpec> {
     let file = match (table.file, table.tensors) {
         (Some(path), Some(tensors)) => {
             if escapes(&path.value) {
-                let fault = Fault::EscapingPath { path: path.value.clone() };
-                sink.push(path.span.clone(), fault);
+                let span = path.span.clone();
+                let (path, folder) = (path.value.clone(), "the gates folder");
+                let fault = Fault::EscapingPath { path, folder };
+                sink.push(span, fault);
             }
             if tensors.entries.is_empty() {
                 let accepted = "map at least one operator tensor: { x = \"name in the file\" }";

@@ -62,16 +62,35 @@ pub fn safetensors(tensors: &[(&str, &[u64])]) -> Vec<u8> {
     bytes
 }
 
-/// A folder with one gate, the profiles and a file of real tensors.
+/// A folder with one gate, the profiles, a file of real tensors, and files that are spoiled in one way each.
 pub fn folder(gate_path: &str, gate: &[u8]) -> Folder {
-    Folder::from([
-        ("profiles.toml".to_owned(), include_bytes!("profiles.toml").to_vec()),
-        (gate_path.to_owned(), gate.to_vec()),
-        (
-            "inputs/real.safetensors".to_owned(),
-            safetensors(&[("hidden", &[16, 576]), ("norm", &[576]), ("gate_up", &[16, 3072])]),
-        ),
-    ])
+    let sound = safetensors(&[("hidden", &[16, 576]), ("norm", &[576]), ("gate_up", &[16, 3072])]);
+    let header = 8 + u64::from_le_bytes(*sound.first_chunk::<8>().unwrap()) as usize;
+    let mut longer = sound[..header - 1].to_vec();
+    longer[0] += 1;
+    let replaced = |from: &str, to: &str| {
+        let at = sound.windows(from.len()).position(|part| part == from.as_bytes()).unwrap();
+        let mut bytes = sound.clone();
+        bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+        bytes
+    };
+    let mut not_finite = sound.clone();
+    for row in 0..16 {
+        let at = header + row * 576 * 4;
+        not_finite[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    let files = [
+        ("inputs/real.safetensors", sound.clone()),
+        ("inputs/cut-in-its-data.safetensors", sound[..sound.len() - 1].to_vec()),
+        ("inputs/cut-in-its-header.safetensors", longer),
+        ("inputs/overlapping.safetensors", replaced("[36864,39168]", "[36863,39167]")),
+        ("inputs/out-of-range.safetensors", replaced("[36864,39168]", "[99999,39168]")),
+        ("inputs/whole-numbers.safetensors", replaced("F32", "I32")),
+        ("inputs/nan-in-every-row.safetensors", not_finite),
+        ("profiles.toml", include_bytes!("profiles.toml").to_vec()),
+        (gate_path, gate.to_vec()),
+    ];
+    files.into_iter().map(|(path, bytes)| (path.to_owned(), bytes)).collect()
 }
 
 /// Reads and binds a folder.
