@@ -102,6 +102,17 @@ pub enum Verb {
     Man,
 }
 
+impl Verb {
+    /// Whether a program reads what is printed: then errors are printed for it, too.
+    pub fn for_a_program(&self) -> bool {
+        match self {
+            Verb::List(asked) => asked.format == Output::Json,
+            Verb::Plan(asked) | Verb::Run(asked) => asked.format == Output::Json,
+            _ => false,
+        }
+    }
+}
+
 /// How a verb prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {

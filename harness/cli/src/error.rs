@@ -10,6 +10,9 @@ use proofhouse_runner::RunError;
 use proofhouse_schema::exit::Exit;
 use proofhouse_store::StoreError;
 
+/// What to do about evidence that cannot be read as such.
+const VERIFY: &str = "`proofhouse verify` lists everything that is wrong with the evidence folder";
+
 /// A command failed. Its chain is printed once, in `main`.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -101,23 +104,57 @@ impl CliError {
             _ => Exit::Setup,
         }
     }
+
+    /// What to do about it, where that is not in the error itself.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Evidence(error) => hint(error),
+            Self::Run(error) => hint_of_run(error),
+            _ => None,
+        }
+    }
 }
 
+/// What to do about an error of a run.
+pub fn hint_of_run(error: &RunError) -> Option<&'static str> {
+    evidence_of(error).and_then(hint)
+}
+
+/// What was read and is not evidence keeps a command from beginning; what was to be imported and is not fails.
 const fn of_evidence(error: &EvidenceError) -> Exit {
     match error {
         EvidenceError::Full { .. }
         | EvidenceError::ReadOnly { .. }
         | EvidenceError::Exists { .. }
         | EvidenceError::Io { .. } => Exit::WriteError,
-        EvidenceError::Locked { .. } => Exit::Setup,
-        _ => Exit::Failed,
+        EvidenceError::Rejected { .. } | EvidenceError::Diverged { .. } => Exit::Failed,
+        _ => Exit::Setup,
+    }
+}
+
+const fn hint(error: &EvidenceError) -> Option<&'static str> {
+    match error {
+        EvidenceError::NotCanonical { .. }
+        | EvidenceError::Schema { .. }
+        | EvidenceError::WrongName { .. }
+        | EvidenceError::Path { .. }
+        | EvidenceError::TooLarge { .. }
+        | EvidenceError::BlobDigest { .. }
+        | EvidenceError::Blob { .. }
+        | EvidenceError::Chain { .. }
+        | EvidenceError::Unreadable { .. } => Some(VERIFY),
+        _ => None,
     }
 }
 
 /// The runner knows of evidence only that it could not be had; its cause says more.
-fn of_run(error: &RunError) -> Exit {
+fn evidence_of(error: &RunError) -> Option<&EvidenceError> {
     match error {
-        RunError::Evidence(fault) => fault.source.downcast_ref().map_or(error.exit(), of_evidence),
-        _ => error.exit(),
+        RunError::Evidence(fault) => fault.source.downcast_ref(),
+        _ => None,
     }
+}
+
+fn of_run(error: &RunError) -> Exit {
+    evidence_of(error).map_or(error.exit(), of_evidence)
 }

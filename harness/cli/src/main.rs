@@ -9,12 +9,10 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use proofhouse_gate::declare::Style;
 use proofhouse_schema::exit::Exit;
 
 use arguments::Arguments;
-use error::CliError;
-use terminal::{Paint, tell};
+use terminal::{Paint, announce, explain};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -27,29 +25,13 @@ fn main() -> ExitCode {
         }
     };
     let paint = Paint::stderr(arguments.common.color);
+    let for_a_program = arguments.verb.for_a_program();
     let exit = verbs::dispatch(arguments).unwrap_or_else(|error| {
+        if for_a_program {
+            announce(&error);
+        }
         explain(&error, paint);
         error.exit()
     });
     ExitCode::from(exit.code())
-}
-
-/// Prints an error and its causes, once.
-fn explain(error: &CliError, paint: Paint) {
-    if let CliError::Declarations(errors) = error {
-        let style = if paint.on() { Style::Colored } else { Style::Plain };
-        tell(&errors.render(style));
-        return;
-    }
-    explain_chain(error, paint);
-}
-
-/// Prints an error and its causes.
-fn explain_chain(error: &dyn std::error::Error, paint: Paint) {
-    tell(&format!("{} {error}", paint.bad("error:")));
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        tell(&format!("  {} {error}", paint.faint("because")));
-        cause = error.source();
-    }
 }

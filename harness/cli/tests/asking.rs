@@ -74,6 +74,15 @@ fn a_wrong_statement_says_what_the_database_says() {
     let ended = finished().call(&["query", "SELECT verdictt FROM verdicts"]);
     assert_eq!(ended.code, 96, "{ended:?}");
     assert!(ended.err.contains("verdictt"), "{}", ended.err);
+    assert!(!ended.err.contains("Error code"), "{}", ended.err);
+}
+
+#[test]
+fn nan_is_tagged_in_json_as_it_is_in_records() {
+    let sql = "SELECT 'nan'::DOUBLE AS a, ['-inf'::DOUBLE] AS b";
+    let json = finished().call(&["query", "--format", "json", sql]);
+    let rows: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(rows, serde_json::json!([{"a": {"real": "nan"}, "b": [{"real": "-inf"}]}]));
 }
 
 #[test]

@@ -132,3 +132,40 @@ fn wrong_usage_is_code_2_and_names_the_argument() {
         assert!(!ended.err.is_empty() && ended.out.is_empty(), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_program_that_reads_events_gets_every_error_with_its_place() {
+    let project = Project::new();
+    project.write("gates/rms_norm/correctness.toml", &GATE.replace("\"cpu\"", "\"cqu\""));
+    project.write("gates/rms_norm/other.toml", &GATE.replace("dtypes", "dtpyes"));
+    for verb in ["run", "plan", "list"] {
+        let ended = project.call(&[verb, "--format", "json"]);
+        assert_eq!(ended.code, 96, "{verb}: {ended:?}");
+        let events: Vec<serde_json::Value> =
+            ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(events.iter().all(|event| event["event"] == "error"), "{verb}: {}", ended.out);
+        let event = events.iter().find(|e| e["code"] == "unknown-key").unwrap();
+        let place = |of: &serde_json::Value| (of["line"].clone(), of["column"].clone());
+        assert_eq!(place(event), (9.into(), 1.into()), "{event}");
+        assert!(event["file"].as_str().unwrap().ends_with("rms_norm/other.toml"), "{event}");
+        assert_eq!((&event["key"], &event["found"]), (&"dtpyes".into(), &"dtpyes".into()));
+        assert!(event["accepted"].as_array().unwrap().contains(&"dtypes".into()), "{event}");
+        assert!(event["message"].as_str().unwrap().contains("unknown key"), "{event}");
+        assert!(ended.err.contains("dtpyes"), "people are told, too: {}", ended.err);
+    }
+    project.write("gates/rms_norm/other.toml", GATE);
+    let ended = project.call(&["run", "--format", "json"]);
+    let event: serde_json::Value = serde_json::from_str(ended.out.lines().next().unwrap()).unwrap();
+    assert_eq!((&event["key"], &event["found"]), (&"candidates".into(), &"cqu".into()), "{event}");
+}
+
+#[test]
+fn an_error_that_has_no_place_is_an_event_too() {
+    let project = Project::new();
+    let ended = project.call(&["run", "--format", "json", "--profile", "nothing"]);
+    assert_eq!(ended.code, 96, "{ended:?}");
+    let event: serde_json::Value = serde_json::from_str(ended.out.trim()).unwrap();
+    assert_eq!(event["event"], "error");
+    assert!(event["message"].as_str().unwrap().contains("nothing"), "{event}");
+    assert_eq!(project.call(&["run", "--profile", "nothing"]).out, "", "people read stderr");
+}

@@ -4,7 +4,9 @@
 
 mod project;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -36,11 +38,99 @@ fn an_edited_record_is_found_named_and_never_used_again() {
         "{}",
         verify.out
     );
-    for arguments in [&["run", "--no-report"][..], &["plan"], &["report"]] {
+    for (arguments, code) in [
+        (&["run", "--no-report"][..], 96),
+        (&["plan"], 96),
+        (&["report"], 100),
+        (&["query", "SELECT 1"], 0),
+    ] {
         let ended = project.call(arguments);
-        assert_eq!(ended.code, 100, "{arguments:?}: {ended:?}");
+        assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
         assert!(ended.err.contains(&shown(&project, &record)), "{arguments:?}: {}", ended.err);
+        assert!(ended.err.contains("`proofhouse verify`"), "{arguments:?}: {}", ended.err);
     }
+}
+
+#[test]
+fn a_folder_with_something_odd_in_it_keeps_nobody_from_asking_and_every_finding_is_told() {
+    let project = finished();
+    let pipe = project.path("evidence/rms_norm.correctness/pipe.json");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let odd = OsStr::from_bytes(b"odd-\xff\x1b[31m.json");
+    fs::write(project.path("evidence/session").join(odd), b"{}").unwrap();
+    fs::remove_file(project.record("session/")).unwrap();
+    let verify = project.call(&["verify"]);
+    assert_eq!(verify.code, 100, "{verify:?}");
+    let told = |kind: &str, file: &str| {
+        let line = |l: &str| {
+            let mut words = l.split_whitespace();
+            words.next() == Some(kind) && words.next().is_some_and(|w| w.starts_with(file))
+        };
+        assert!(verify.out.lines().any(line), "{kind} {file} in {}", verify.out);
+    };
+    told("path", "rms_norm.correctness/pipe.json");
+    told("path", "session/odd-");
+    told("missing", "session/2");
+    assert!(!verify.out.contains('\u{1b}'), "{}", verify.out);
+    let run = project.run(&[]);
+    assert_eq!(run.code, 96, "{run:?}");
+    let query = project.call(&["query", "--format", "csv", "SELECT count(*) AS n FROM verdicts"]);
+    assert_eq!((query.code, query.out.as_str()), (0, "n\r\n4\r\n"), "{}", query.err);
+    assert!(query.err.contains("not whole: 2 odd"), "{}", query.err);
+}
+
+#[test]
+fn missing_and_unlogged_records_are_told_by_whoever_reads_them() {
+    let project = finished();
+    let is_cell = |f: &String| {
+        let text = fs::read_to_string(project.path("evidence").join(f)).unwrap_or_default();
+        text.contains("\"record\":\"cell\"")
+    };
+    let record =
+        project.path("evidence").join(project.evidence().into_iter().find(is_cell).unwrap());
+    fs::remove_file(&record).unwrap();
+    let other = Project::new();
+    other.fake("mine", "none", "required");
+    assert_eq!(other.run(&[]).code, 0);
+    let foreign = other.record("rms_norm.mine/");
+    let unlogged = project.path("evidence/rms_norm.mine");
+    fs::create_dir(&unlogged).unwrap();
+    fs::copy(&foreign, unlogged.join(foreign.file_name().unwrap())).unwrap();
+    let missing = shown(&project, &record);
+    let added = foreign.file_name().unwrap().to_str().unwrap().to_owned();
+    for arguments in [&["query", "SELECT 1"][..], &["report"], &["run"]] {
+        let ended = project.call(arguments);
+        let lines: Vec<&str> =
+            ended.err.lines().filter(|line| line.contains("not whole")).collect();
+        assert_eq!(lines.len(), 2, "{arguments:?}: {}", ended.err);
+        assert!(lines[0].contains("1 missing") && lines[0].contains(&missing), "{}", lines[0]);
+        assert!(lines[1].contains("1 unlogged") && lines[1].contains(&added), "{}", lines[1]);
+        assert!(lines.iter().all(|line| line.ends_with("run `proofhouse verify`")), "{lines:?}");
+    }
+    for report in ["reports/report", "reports/run-quick"] {
+        for ending in ["html", "md", "xml"] {
+            let text = fs::read_to_string(project.path(&format!("{report}.{ending}"))).unwrap();
+            assert!(text.contains("whole") && text.contains("1 missing"), "{report}.{ending}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_a_run_writes_to_is_not_verified_but_told() {
+    let project = Project::new();
+    project.waiting();
+    let mut running = project.start(&["--no-report"]);
+    running.until("cell_finished");
+    let verify = project.call(&["verify"]);
+    assert_eq!(verify.code, 96, "{verify:?}");
+    let pid = format!("a run (process {})", running.child.id());
+    assert!(verify.err.contains(&pid) && verify.out.is_empty(), "{verify:?}");
+    let other = Project::new();
+    let folder = project.path("evidence").to_string_lossy().into_owned();
+    assert_eq!(other.call(&["import", &folder]).code, 96, "nothing half-written is imported");
+    running.signal("INT");
+    assert_eq!(running.end().code, 130);
+    assert_eq!(project.call(&["verify"]).code, 0);
 }
 
 #[test]
@@ -83,7 +173,7 @@ fn evidence_of_a_newer_schema_is_named_and_not_guessed_at() {
     assert_eq!(verify.code, 100);
     assert!(verify.out.contains("newer-schema") && verify.out.contains("v9"), "{}", verify.out);
     let run = project.run(&[]);
-    assert_eq!(run.code, 100, "{run:?}");
+    assert_eq!(run.code, 96, "{run:?}");
     assert!(run.err.contains("v9"), "{}", run.err);
 }
 

@@ -180,6 +180,24 @@ fn a_worker_that_dies_is_errored_and_the_others_finish() {
 }
 
 #[test]
+fn the_last_words_of_a_crashed_worker_are_told_and_cannot_steer_the_terminal() {
+    let project = Project::new();
+    let script = "printf 'no kernel image\\n\\033[31mis \\007available\\n' >&2; exit 3";
+    project.provider("dies", &format!(r#"["/bin/sh", "-c", "{}"]"#, script.replace('\\', "\\\\")));
+    project.gate_of("dies", "required");
+    let ended = project.call(&["run"]);
+    assert_eq!(ended.code, 105, "{ended:?}");
+    let told = "    last words of dies, replicate 0:\n      | no kernel image\n      | is \u{fffd}available\n";
+    assert!(ended.out.contains(told), "{}", ended.out);
+    for ending in ["html", "md", "xml"] {
+        let path = project.path(&format!("reports/run-quick.{ending}"));
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains("no kernel image\n"), "{ending}");
+        assert!(!text.contains('\u{7}') && !text.contains('\u{1b}'), "{ending}");
+    }
+}
+
+#[test]
 fn the_self_test_finds_a_planted_fault_and_records_the_score_of_a_whole_one_only() {
     let project = Project::new();
     let ended = project.call(&["selftest", "--filter", "writes-zeros"]);

@@ -1,5 +1,6 @@
 //! What a person sees: colors, tables, progress. The only place that prints, with `main`.
 
+mod problem;
 mod progress;
 mod summary;
 mod table;
@@ -10,6 +11,7 @@ use proofhouse_schema::verdict::{Speed, Verdict};
 
 use crate::arguments::ColorChoice;
 
+pub use problem::{announce, explain, explain_chain, of_chain};
 pub use progress::{Progress, Sink};
 pub use summary::summary;
 pub use table::Table;
@@ -19,12 +21,30 @@ pub fn counted(count: u64, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// Prints to stdout; a closed pipe ends quietly.
+/// Prints to stdout; a closed pipe and a terminal that hung up end quietly.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe || is_gone(&error) => Ok(()),
         other => other,
+    }
+}
+
+/// Whether stdout was a terminal that is no more: every write to it fails, and nobody is there to miss what was written.
+fn is_gone(error: &io::Error) -> bool {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileTypeExt as _;
+    const EIO: i32 = 5;
+    let meta =
+        || std::fs::File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok();
+    error.raw_os_error() == Some(EIO) && meta().is_some_and(|m| m.file_type().is_char_device())
+}
+
+/// Warns of evidence that is not whole: a line for each way.
+pub fn warn_of_gaps(gaps: &[String], paint: Paint) {
+    for gap in gaps {
+        let word = paint.open("warning");
+        tell(&format!("{word} the evidence is not whole: {gap}; run `proofhouse verify`"));
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use proofhouse_report::plain;
 use proofhouse_schema::event::{CellFinished, Event};
 use proofhouse_schema::verdict::Verdict;
 
@@ -90,7 +91,7 @@ impl Progress {
             let level = if cell.required { "" } else { " (informative)" };
             let reason = cell.reasons.first().map_or("", |r| r.detail.as_str());
             let place = format!("{} {} {}", cell.gate, cell.cell, cell.provider);
-            self.line(&format!("{word}{level} {place}: {}", self.paint.faint(reason)));
+            self.line(&format!("{word}{level} {place}: {}", self.paint.faint(&plain(reason))));
         }
     }
 }
@@ -117,13 +118,14 @@ impl Sink for Progress {
             }
             Event::StepFinished { step, outcome, elapsed_ms } => {
                 if *elapsed_ms > 2000.0 {
+                    let outcome = plain(outcome);
                     self.line(&format!("{step}: {outcome} ({:.1} s)", elapsed_ms / 1e3));
                 }
                 self.message(String::new());
             }
             Event::ProviderAbsent { provider, reason } => {
                 let word = self.paint.open("absent");
-                self.line(&format!("{word} {provider}: {reason}"));
+                self.line(&format!("{word} {provider}: {}", plain(reason)));
             }
             Event::CellStarted { gate, cell, provider } => {
                 self.message(format!("{gate} {cell} {provider}"));
@@ -131,7 +133,7 @@ impl Sink for Progress {
             Event::CellFinished(cell) => self.finished(cell),
             Event::Warning { message } => {
                 let word = self.paint.open("warning");
-                self.line(&format!("{word} {message}"));
+                self.line(&format!("{word} {}", plain(message)));
             }
             Event::Finished { .. } => {
                 if let Some(bar) = &self.bar {

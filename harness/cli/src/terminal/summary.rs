@@ -1,6 +1,6 @@
 //! The verdict table at the end of a run.
 
-use proofhouse_report::{GateTally, Tally};
+use proofhouse_report::{GateTally, Remarks, Tally, plain};
 use proofhouse_schema::report::{CellRow, ReportModel};
 use proofhouse_schema::verdict::{Comparison, Verdict};
 
@@ -10,9 +10,9 @@ use super::{Paint, Table};
 const REASONS: usize = 8;
 
 /// A table of gates, and one of speeds, as a person reads them at the end of a run.
-pub fn summary(model: &ReportModel, paint: Paint) -> String {
+pub fn summary(model: &ReportModel, remarks: &Remarks, paint: Paint) -> String {
     let mut out = gates(model, paint);
-    let reasons = reasons(model, paint);
+    let reasons = reasons(model, remarks, paint);
     if !reasons.is_empty() {
         out.push_str(&format!("\n{reasons}"));
     }
@@ -45,8 +45,8 @@ fn gates(model: &ReportModel, paint: Paint) -> String {
     table.render(|head| paint.faint(head))
 }
 
-/// Why cells did not pass: one line per verdict and reason, required ones first.
-fn reasons(model: &ReportModel, paint: Paint) -> String {
+/// Why cells did not pass: one entry per verdict and reason, required ones first, with the last words of crashed processes.
+fn reasons(model: &ReportModel, remarks: &Remarks, paint: Paint) -> String {
     let mut found: Vec<(&CellRow, &str, usize)> = Vec::new();
     for cell in model.cells.iter().filter(|cell| cell.verdict != Verdict::Pass) {
         let reason = cell.reasons.first().map_or("no reason is recorded", |r| r.detail.as_str());
@@ -67,7 +67,12 @@ fn reasons(model: &ReportModel, paint: Paint) -> String {
         };
         let level = if cell.required { "" } else { " (informative)" };
         let word = paint.verdict(cell.verdict, cell.verdict.as_str());
-        out.push_str(&format!("{word}{level} {who}\n    {}\n", paint.faint(reason)));
+        out.push_str(&format!("{word}{level} {who}\n    {}\n", paint.faint(&plain(reason))));
+        for tail in remarks.last_words(cell) {
+            out.push_str(&format!("    last words of {}:\n", tail.who));
+            let lines = tail.lines.iter().map(|line| format!("      | {}\n", paint.faint(line)));
+            out.extend(lines);
+        }
     }
     if found.len() > REASONS {
         out.push_str(&format!("and {} more; the report has them\n", found.len() - REASONS));

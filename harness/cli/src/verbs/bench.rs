@@ -192,7 +192,7 @@ fn index(_project: &Project) -> Result<Vec<Line>, CliError> {
         .map_err(|error| CliError::Usage(error.to_string()))?;
     let begun = Instant::now();
     let model = store.report(Selection::Records(&records), heading("benchmark"))?;
-    let page = proofhouse_report::html(&model)?;
+    let page = proofhouse_report::html(&model, &proofhouse_report::Remarks::default())?;
     let report = begun.elapsed();
     tell(&format!("the page of {} cells has {:.1} MB", model.cells.len(), page.len() as f64 / 1e6));
     Ok(vec![

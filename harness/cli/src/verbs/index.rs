@@ -2,27 +2,32 @@
 
 use std::fs;
 
-use proofhouse_evidence::Folder;
+use proofhouse_evidence::{Finding, FindingKind, Folder};
+use proofhouse_report::plain;
 use proofhouse_store::{Store, StoreError};
 
 use crate::error::CliError;
 use crate::project::Project;
 use crate::terminal::tell;
 
+/// Names of one kind that a warning tells.
+const NAMED: usize = 3;
+
+/// The index with what is wrong with the evidence that it was made from.
+#[derive(Debug)]
+pub struct Indexed {
+    /// The index.
+    pub store: Store,
+    /// Why the evidence is not whole, in sentences.
+    pub gaps: Vec<String>,
+}
+
 /// Opens the index and adds what is new. An index that cannot be used is made again: it holds nothing of its own.
 /// Where it cannot be written (another run holds it, a read-only project) one in memory serves.
 ///
 /// # Errors
 /// When the evidence folder cannot be listed, or the database fails.
-pub fn indexed(project: &Project) -> Result<Store, CliError> {
-    Ok(indexed_with_gaps(project)?.0)
-}
-
-/// As [`indexed`], and how many evidence files were left out because they cannot be trusted.
-///
-/// # Errors
-/// As [`indexed`].
-pub fn indexed_with_gaps(project: &Project) -> Result<(Store, usize), CliError> {
+pub fn indexed(project: &Project) -> Result<Indexed, CliError> {
     let path = project.scratch.join("index.duckdb");
     let opened = fs::create_dir_all(&project.scratch)
         .map_err(|source| CliError::Write { path: project.scratch.clone(), source })
@@ -42,9 +47,41 @@ pub fn indexed_with_gaps(project: &Project) -> Result<(Store, usize), CliError> 
             Store::in_memory()?
         }
     };
-    let done = store.ingest(&Folder::new(&project.evidence))?;
-    for refused in &done.refused {
-        tell(&format!("left out {}: {}", refused.file, refused.source));
+    let folder = Folder::new(&project.evidence);
+    let done = store.ingest(&folder)?;
+    let mut gaps = gaps(&folder.gaps()?);
+    let refused = done
+        .refused
+        .iter()
+        .map(|r| format!("{} ({})", plain(&r.file), plain(&r.source.to_string())));
+    gaps.extend(sentence("left out, since what they hold is not evidence", refused.collect()));
+    Ok(Indexed { store, gaps })
+}
+
+/// One sentence for each kind of finding: how many, and the first names.
+fn gaps(findings: &[Finding]) -> Vec<String> {
+    findings
+        .chunk_by(|a, b| a.kind == b.kind)
+        .filter_map(|of| {
+            let names = of.iter().map(|finding| plain(&finding.file)).collect();
+            sentence(words(of[0].kind), names)
+        })
+        .collect()
+}
+
+fn words(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Missing => "missing, though a log names them",
+        FindingKind::Unlogged => "unlogged: no log names them, they were added by hand",
+        FindingKind::BrokenChain => "logs whose chain is broken",
+        FindingKind::Path => "odd: no writer makes such things",
+        other => other.as_str(),
     }
-    Ok((store, done.refused.len()))
+}
+
+fn sentence(what: &str, names: Vec<String>) -> Option<String> {
+    let count = names.len();
+    let first = names.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
+    (count > 0).then(|| format!("{count} {what}: {first}{more}"))
 }

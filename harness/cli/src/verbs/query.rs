@@ -6,18 +6,20 @@ use std::io::{self, Write as _};
 use proofhouse_schema::exit::Exit;
 use proofhouse_store::{Format, StoreError};
 
-use super::index::indexed;
-use crate::arguments::{QueryArguments, RowFormat};
+use super::index::{Indexed, indexed};
+use crate::arguments::{Common, QueryArguments, RowFormat};
 use crate::error::CliError;
 use crate::project::Project;
+use crate::terminal::{Paint, warn_of_gaps};
 
 /// Brings the index up to date and answers one query.
-pub fn query(project: &Project, asked: &QueryArguments) -> Result<Exit, CliError> {
+pub fn query(project: &Project, common: &Common, asked: &QueryArguments) -> Result<Exit, CliError> {
     if asked.format == RowFormat::Parquet && asked.output.is_none() {
         let why = "--format parquet needs --output FILE: it is no format for a terminal";
         return Err(CliError::Usage(why.to_owned()));
     }
-    let store = indexed(project)?;
+    let Indexed { store, gaps } = indexed(project)?;
+    warn_of_gaps(&gaps, Paint::stderr(common.color));
     let format = match asked.format {
         RowFormat::Table => Format::Table,
         RowFormat::Csv => Format::Csv,

@@ -4,40 +4,52 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proofhouse_evidence::{now, utc_rfc3339};
-use proofhouse_report::{html, junit, markdown};
+use proofhouse_report::{Remarks, html, junit, markdown};
+use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::report::ReportModel;
-use proofhouse_store::{Heading, Selection};
+use proofhouse_schema::verdict::Verdict;
+use proofhouse_store::{Heading, Selection, Store};
 
-use super::index::indexed_with_gaps;
+use super::index::{Indexed, indexed};
 use super::{TOOL, out};
-use crate::arguments::ReportArguments;
+use crate::arguments::{Common, ReportArguments};
 use crate::error::CliError;
 use crate::project::Project;
-use crate::terminal::tell;
+use crate::terminal::{Paint, warn_of_gaps};
 
 /// Samples of one provider in one cell that a scatter plot shows.
 const POINTS: u32 = 48;
 
-/// Draws the newest record of every cell. Evidence that cannot be trusted is left out, which is no success.
-pub fn report(project: &Project, asked: &ReportArguments) -> Result<Exit, CliError> {
-    let (store, gaps) = indexed_with_gaps(project)?;
+/// Draws the newest record of every cell. Evidence that is not whole is told, in the report too, and is no success.
+pub fn report(
+    project: &Project,
+    common: &Common,
+    asked: &ReportArguments,
+) -> Result<Exit, CliError> {
+    let Indexed { store, gaps } = indexed(project)?;
+    warn_of_gaps(&gaps, Paint::stderr(common.color));
     let model = store.report(Selection::Latest, heading(&asked.title))?;
     if model.cells.is_empty() {
         out("no evidence: there is nothing to report\n")?;
         return Ok(Exit::NothingSelected);
     }
     let base = asked.output.clone().unwrap_or_else(|| project.reports.join("report"));
-    for path in write(&model, &base)? {
+    let remarks = remarks(&store, &model, gaps)?;
+    for path in write(&model, &remarks, &base)? {
         out(&format!("{}\n", project.shown(&path)))?;
     }
-    if gaps > 0 {
-        tell(&format!(
-            "the report is not whole: files left out: {gaps}; `proofhouse verify` says more"
-        ));
-        return Ok(Exit::Failed);
-    }
-    Ok(Exit::Passed)
+    Ok(if remarks.gaps.is_empty() { Exit::Passed } else { Exit::Failed })
+}
+
+/// What a report says besides its rows: what is wrong with the evidence, and the processes of what did not pass.
+///
+/// # Errors
+/// When the index cannot be read.
+pub fn remarks(store: &Store, model: &ReportModel, gaps: Vec<String>) -> Result<Remarks, CliError> {
+    let open = model.cells.iter().filter(|cell| cell.verdict != Verdict::Pass);
+    let digests: Vec<Digest> = open.map(|cell| cell.evidence.clone()).collect();
+    Ok(Remarks { gaps, attempts: store.attempts(&digests)? })
 }
 
 /// What a report says besides its rows.
@@ -54,15 +66,20 @@ pub fn heading(title: &str) -> Heading {
 ///
 /// # Errors
 /// [`CliError::Write`], [`CliError::Plot`].
-pub fn write(model: &ReportModel, base: &Path) -> Result<Vec<PathBuf>, CliError> {
+pub fn write(
+    model: &ReportModel,
+    remarks: &Remarks,
+    base: &Path,
+) -> Result<Vec<PathBuf>, CliError> {
     let at = |source| CliError::Write { path: base.to_owned(), source };
-    let page = html(model)?.into_bytes();
-    let xml = junit(model).map_err(at)?;
+    let page = html(model, remarks)?.into_bytes();
+    let text = markdown(model, remarks).into_bytes();
+    let xml = junit(model, remarks).map_err(at)?;
     if let Some(folder) = base.parent() {
         fs::create_dir_all(folder).map_err(at)?;
     }
     let mut paths = Vec::new();
-    for (ending, bytes) in [("html", page), ("md", markdown(model).into_bytes()), ("xml", xml)] {
+    for (ending, bytes) in [("html", page), ("md", text), ("xml", xml)] {
         let path = base.with_extension(ending);
         let beside = base.with_extension(format!("{ending}.part"));
         fs::write(&beside, bytes)

@@ -20,13 +20,16 @@ use proofhouse_schema::ids::{ProviderId, WriterId};
 use proofhouse_store::Selection as Rows;
 
 use super::doctor::timer_library;
-use super::index::indexed;
-use super::report::{heading, write};
+use super::index::{Indexed, indexed};
+use super::report::{heading, remarks, write};
 use super::{TOOL, out};
 use crate::arguments::{Common, DeviceWord, Output, RunArguments};
-use crate::error::CliError;
+use crate::error::{CliError, hint_of_run};
 use crate::project::{Project, binaries, cache};
-use crate::terminal::{Paint, Progress, Sink, Table, counted, summary, tell};
+use crate::terminal::{
+    Paint, Progress, Sink, Table, counted, explain_chain, of_chain, print, summary, tell,
+    warn_of_gaps,
+};
 
 /// Says what a run would do, and does nothing.
 pub fn plan(project: &Project, common: &Common, asked: &RunArguments) -> Result<Exit, CliError> {
@@ -92,7 +95,7 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
     let outcome = drive(options, &mut evidence, sink)?;
     drop(evidence);
     if let Some(problem) = &outcome.problem {
-        crate::explain_chain(problem, Paint::stderr(common.color));
+        tell_problem(problem, common, asked);
     }
     if outcome.planned == 0 {
         tell("nothing was selected: `proofhouse list --cells` shows what there is");
@@ -109,6 +112,19 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
         out(&format!("{meaning} (exit {code}), {seconds:.1} s\n"))?;
     }
     Ok(outcome.exit)
+}
+
+/// Tells what stopped the run before its end.
+fn tell_problem(problem: &RunError, common: &Common, asked: &RunArguments) {
+    let (paint, hint) = (Paint::stderr(common.color), hint_of_run(problem));
+    if asked.format == Output::Json {
+        // A reader that went away misses it; the exit code says it, too.
+        let _ = print(&format!("{}\n", of_chain(problem, hint)));
+    }
+    explain_chain(problem, paint);
+    if let Some(hint) = hint {
+        tell(&format!("  {} {hint}", paint.faint("hint")));
+    }
 }
 
 fn drive(
@@ -137,13 +153,15 @@ fn show(
     outcome: &Outcome,
     title: &str,
 ) -> Result<(), CliError> {
-    let store = indexed(project)?;
+    let Indexed { store, gaps } = indexed(project)?;
+    warn_of_gaps(&gaps, Paint::stderr(common.color));
     let records: Vec<Digest> = outcome.verdicts.iter().map(|v| v.evidence.clone()).collect();
     let model = store.report(Rows::Records(&records), heading(title))?;
     let base = project.reports.join(format!("run-{}", asked.profile));
-    let paths = write(&model, &base)?;
+    let remarks = remarks(&store, &model, gaps)?;
+    let paths = write(&model, &remarks, &base)?;
     if asked.format == Output::Human {
-        out(&format!("\n{}", summary(&model, Paint::stdout(common.color))))?;
+        out(&format!("\n{}", summary(&model, &remarks, Paint::stdout(common.color))))?;
         let page = paths.first().map(|path| project.shown(path)).unwrap_or_default();
         let (reused, all) = (outcome.reused, outcome.verdicts.len());
         out(&format!(

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use proofhouse_evidence::{Folder, Stored, Verification};
+use proofhouse_evidence::{EvidenceError, Folder, Stored, Verification};
 use proofhouse_gate::judge::{Evidence, JUDGE, judge};
+use proofhouse_report::plain;
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::evidence::{CellRecord, Observation, Record, SessionRecord};
 use proofhouse_schema::exit::Exit;
@@ -15,12 +16,18 @@ use crate::error::CliError;
 use crate::project::Project;
 use crate::terminal::{Paint, Table};
 
-/// Checks the evidence folder and says what is shown and what is not.
+/// Checks the evidence folder and says what is shown and what is not. A folder that a run holds is not judged.
 pub fn verify(project: &Project, common: &Common) -> Result<Exit, CliError> {
     let paint = Paint::stdout(common.color);
     let folder = Folder::new(&project.evidence);
+    let before = folder.calm()?;
     let check = folder.verify()?;
     let verdicts = again(&folder, &check.stored);
+    let wrong = check.findings.len() + verdicts.wrong.len();
+    // What is right stays right; what is wrong may be what a run that came meanwhile had not finished.
+    if wrong > 0 && folder.calm()? != before {
+        return Err(EvidenceError::Disturbed { path: project.evidence.clone() }.into());
+    }
     out(&findings(&check, &verdicts, paint))?;
     if check.records == 0 && check.findings.is_empty() {
         out("no evidence: nothing is shown\n")?;
@@ -39,7 +46,6 @@ pub fn verify(project: &Project, common: &Common) -> Result<Exit, CliError> {
     for sentence in &check.not_shown {
         out(&paint.faint(&format!("not shown: {sentence}\n")))?;
     }
-    let wrong = check.findings.len() + verdicts.wrong.len();
     let line =
         if wrong == 0 { paint.good("verified") } else { paint.bad(&format!("{wrong} findings")) };
     out(&format!("{line}\n"))?;
@@ -51,8 +57,8 @@ fn findings(check: &Verification, verdicts: &Verdicts, paint: Paint) -> String {
     let mut row = |kind: &str, file: &str, detail: &str| {
         table.painted(vec![
             (kind.to_owned(), Some(paint.bad(kind))),
-            (file.to_owned(), None),
-            (detail.to_owned(), None),
+            (plain(file), None),
+            (plain(detail), None),
         ]);
     };
     check.findings.iter().for_each(|f| row(f.kind.as_str(), &f.file, &f.detail));
