@@ -53,6 +53,8 @@ pub struct RunOptions {
     pub timer_cuda_library: Option<PathBuf>,
     /// Devices beside the host's processor.
     pub devices: Devices,
+    /// The folder with packages that were carried to this machine: `{set}` in provider.toml.
+    pub package_set: Option<PathBuf>,
     /// Where compilers on a device keep what they made (NVRTC, Triton, Inductor); private to this tool.
     pub kernel_cache: PathBuf,
     /// The caller's variables from which attempts get the allow-listed ones (`PATH`, `HOME`, `TMPDIR`, ...).
@@ -61,7 +63,7 @@ pub struct RunOptions {
     pub offline: bool,
     /// Stop after this long, with what finished kept.
     pub time_budget: Option<Duration>,
-    /// Whether SIGINT and SIGTERM stop the run cleanly (a library user may have handlers of its own).
+    /// Whether SIGINT, SIGTERM and SIGHUP stop the run cleanly (a library user may have handlers of its own).
     pub handle_signals: bool,
 }
 

@@ -69,7 +69,12 @@ impl Makeup {
             );
         }
         if let Environment::Path(folder) = &home.provider.environment {
-            parts.push(folder_digest(&home.folder.join(folder)).map_err(fault)?);
+            // A folder that is not there keeps the provider from running; its absence is in the key, too.
+            for path in package_folders(home, options, folder).unwrap_or_default() {
+                let there = path.is_dir();
+                let absent = || Digest::of(b"no folder");
+                parts.push(if there { folder_digest(&path).map_err(fault)? } else { absent() });
+            }
         }
         let text: Vec<&str> = parts.iter().map(Digest::as_str).collect();
         let source = Digest::of(text.join("\n").as_bytes());
@@ -156,8 +161,10 @@ pub(crate) fn launch(
     }
     if let Environment::Path(folder) = &provider.environment {
         let name = "PYTHONPATH".to_owned();
-        let path = home.folder.join(folder);
-        environment.insert(name.clone(), path.to_string_lossy().into_owned());
+        // A placeholder that nothing fills is told by the environment's own check, before anything starts.
+        let folders = package_folders(home, options, folder).unwrap_or_default();
+        let shown: Vec<_> = folders.iter().map(|path| path.to_string_lossy()).collect();
+        environment.insert(name.clone(), shown.join(":"));
         inherited.push(name);
     }
     for (name, value) in options.devices.variables(placement.device) {
@@ -187,6 +194,33 @@ pub(crate) fn launch(
     };
     Launch { provider: provider.id.clone(), program, arguments, recorded, environment, inherited }
 }
+
+/// The placeholder in `environment = "path:..."` for the folder with packages that were carried to this machine.
+const SET: &str = "{set}";
+
+/// The folders of `environment = "path:FOLDER:FOLDER"`, relative to the provider's own.
+///
+/// # Errors
+/// What to do when `{set}` stands for nothing here.
+pub fn package_folders(
+    home: &ProviderHome,
+    options: &RunOptions,
+    folders: &str,
+) -> Result<Vec<PathBuf>, String> {
+    let set = match &options.package_set {
+        Some(set) => set.to_string_lossy(),
+        None if folders.contains(SET) => {
+            return Err(format!(
+                "{folders:?} needs the folder of carried packages: set {SET_VARIABLE} to it"
+            ));
+        }
+        None => "".into(),
+    };
+    Ok(folders.split(':').map(|folder| home.folder.join(folder.replace(SET, &set))).collect())
+}
+
+/// The variable with the folder that `{set}` stands for.
+pub const SET_VARIABLE: &str = "PROOFHOUSE_GPU_SET";
 
 fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()

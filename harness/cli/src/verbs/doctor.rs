@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use proofhouse_runner::ProviderHome;
+use proofhouse_runner::{ProviderHome, SET_VARIABLE};
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::probe::Probe;
@@ -207,10 +207,18 @@ fn provider(home: &ProviderHome) -> Finding {
     let id = home.provider.id.to_string();
     match &home.provider.environment {
         Environment::Binary => here("provider", id),
-        Environment::Path(folder) if home.folder.join(folder).is_dir() => here("provider", id),
-        Environment::Path(folder) => {
-            let shown = format!("{id}: {folder} is not there");
-            missing(State::Optional, "provider", shown, "put its packages there")
+        Environment::Path(folders) => {
+            let set = std::env::var(SET_VARIABLE).unwrap_or_default();
+            let folders = folders.split(':').map(|folder| folder.replace("{set}", &set));
+            let gone = folders.map(|f| home.folder.join(f)).find(|folder| !folder.is_dir());
+            match gone {
+                None => here("provider", id),
+                Some(folder) => {
+                    let shown = format!("{id}: {} is not there", folder.display());
+                    let advice = format!("put its packages there, or set {SET_VARIABLE}");
+                    missing(State::Optional, "provider", shown, &advice)
+                }
+            }
         }
         Environment::Venv => {
             here("provider", format!("{id}, made at first need in {}", cache().display()))

@@ -11,7 +11,7 @@ use proofhouse_evidence::{Folder, now, utc_stamp};
 use proofhouse_runner::device::{DeviceChoice, Devices};
 use proofhouse_runner::ports::{FolderEvidence, GateJudge};
 use proofhouse_runner::{
-    Filter, Limits, Outcome, Plan, Reuse, RunError, RunOptions, Selection, SessionFacts, Stop,
+    Filter, Limits, Outcome, Plan, Reuse, RunError, RunOptions, SET_VARIABLE, Selection, SessionFacts, Stop,
 };
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::device::DeviceKind;
@@ -187,6 +187,7 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         timer_library: timer_library(&binaries, DeviceKind::Cpu),
         timer_cuda_library: timer_library(&binaries, DeviceKind::Cuda),
         devices: Devices::probe(device_choice(asked.device), asked.gpu.as_deref()),
+        package_set: env::var_os(SET_VARIABLE).map(PathBuf::from),
         kernel_cache: cache.join("kernels"),
         binaries,
         custody: custody(),

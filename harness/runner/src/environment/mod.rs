@@ -11,7 +11,7 @@ use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::provider::Environment;
 
 use crate::options::RunOptions;
-use crate::provider::{ProviderHome, find_program, uses_python};
+use crate::provider::{ProviderHome, find_program, package_folders, uses_python};
 
 /// Why a provider has no environment. Its cells are not-run with this as the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,12 @@ pub enum EnvironmentError {
         /// The system's message.
         detail: String,
     },
+    /// Folders that it takes packages from are not there.
+    #[error("its packages are not here: {what}")]
+    Folders {
+        /// Which, and what to do.
+        what: String,
+    },
     /// The run was interrupted.
     #[error("the run was interrupted")]
     Interrupted,
@@ -126,6 +132,13 @@ async fn make(
         Environment::Binary if uses_python(&home.provider) => Some(host_python(options)?),
         Environment::Binary => None,
     };
+    if let Environment::Path(folders) = &home.provider.environment {
+        let what = |what| EnvironmentError::Folders { what };
+        let folders = package_folders(home, options, folders).map_err(what)?;
+        if let Some(missing) = folders.iter().find(|folder| !folder.is_dir()) {
+            return Err(what(format!("{} is not there", missing.display())));
+        }
+    }
     // What a lock pins with hashes is what is there; everything else must be looked at.
     if let Some(python) =
         python.as_deref().filter(|_| home.provider.environment != Environment::Venv)

@@ -175,6 +175,7 @@ pub fn options(folder: &Path, defect: &str) -> RunOptions {
         timer_library: None,
         timer_cuda_library: None,
         devices: Devices { left_out: vec![DeviceKind::Cuda], ..Devices::default() },
+        package_set: None,
         kernel_cache: folder.join("kernels"),
         environment: std::env::vars().filter(|(name, _)| name == "PATH").collect(),
         offline: true,
