@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use proofhouse_gate::declare::{
-    Bindings, DeclarationErrors, Declarations, DiskFolder, Fault, Style, parse_profiles,
-    parse_provider, read_catalog,
+    Bindings, DeclarationErrors, Declarations, DiskFolder, Fault, GateSpec, Style, bind_provider,
+    parse_profiles, parse_provider, read_catalog, resolve,
 };
 use proofhouse_schema::gate::{GateKind, ResolvedGate};
 use proofhouse_schema::ids::{ProfileId, ProviderId};
@@ -83,10 +83,11 @@ fn the_schemas_have_the_keys_that_the_reader_reads() {
 
 fn committed_providers() -> BTreeMap<ProviderId, Provider> {
     let mut providers = BTreeMap::new();
+    let catalog = read_catalog(&DiskFolder(repository().join("gates"))).unwrap();
     for entry in std::fs::read_dir(repository().join("baselines")).unwrap() {
         let path = entry.unwrap().path().join("provider.toml");
         if let Ok(bytes) = std::fs::read(&path) {
-            let provider = parse_provider(&path.display().to_string(), &bytes)
+            let provider = bind_provider(&path.display().to_string(), &bytes, &catalog)
                 .unwrap_or_else(|errors| panic!("{}", errors.render(Style::Plain)));
             let folder = path.parent().and_then(Path::file_name).unwrap();
             assert_eq!(folder, provider.id.as_str(), "a provider's folder has its name");
@@ -112,10 +113,11 @@ fn committed(profile: &str) -> Vec<ResolvedGate> {
         .unwrap_or_else(|errors| shown(errors))
 }
 
+/// Cells of that kind that run on every machine; those of a device take no time where it is absent.
 fn count(gates: &[ResolvedGate], kind: GateKind) -> usize {
     gates
         .iter()
-        .filter(|gate| gate.header.kind == kind)
+        .filter(|gate| gate.header.kind == kind && gate.header.device.is_cpu())
         .map(|gate| gate.cells.len() * gate.header.candidates.len())
         .sum()
 }
@@ -167,31 +169,38 @@ fn blocks(document: &str, language: &str) -> Vec<String> {
         .collect()
 }
 
+/// Binds a gate that a document shows, in a profile; gives how many cells it has there.
+fn shown_gate(text: &str, providers: &BTreeMap<ProviderId, Provider>, profile: &str) -> usize {
+    let files = DiskFolder(repository().join("gates"));
+    let catalog = read_catalog(&files).unwrap();
+    let declared = Declarations::load(&files).unwrap();
+    let bindings =
+        Bindings { catalog: &catalog, providers, profiles: &declared.profiles, files: &files };
+    let profile = ProfileId::new(profile).unwrap();
+    GateSpec::parse("a/b.toml", "a/b.toml", text.as_bytes())
+        .and_then(|spec| resolve(&spec, &bindings, &profile))
+        .unwrap_or_else(|errors| panic!("{}", errors.render(Style::Plain)))
+        .map_or(0, |gate| gate.cells.len())
+}
+
 #[test]
 fn the_document_shows_gates_that_resolve_and_errors_as_they_are_rendered() {
     let document = std::fs::read_to_string(repository().join("docs/gates.md")).unwrap();
-    let toml = blocks(&document, "toml");
-    assert_eq!(toml.len(), 3);
-    let files = DiskFolder(repository().join("gates"));
-    let catalog = read_catalog(&files).unwrap();
     let providers = committed_providers();
-    let declared = Declarations::load(&files).unwrap();
-    let bindings = Bindings {
-        catalog: &catalog,
-        providers: &providers,
-        profiles: &declared.profiles,
-        files: &files,
-    };
-    for text in &toml[..2] {
-        let spec =
-            proofhouse_gate::declare::GateSpec::parse("a/b.toml", "a/b.toml", text.as_bytes());
-        let quick = ProfileId::new("quick").unwrap();
-        let gate =
-            spec.and_then(|spec| proofhouse_gate::declare::resolve(&spec, &bindings, &quick));
-        let gate = gate.unwrap_or_else(|errors| panic!("{}", errors.render(Style::Plain)));
-        assert!(gate.is_some_and(|gate| !gate.cells.is_empty()));
+    let (mut gates, mut profiles) = (0, 0);
+    for text in blocks(&document, "toml") {
+        if text.contains("\nkind = ") {
+            gates += 1;
+            for profile in ["quick", "full", "claim"] {
+                assert!(shown_gate(&text, &providers, profile) > 0, "{profile}:\n{text}");
+            }
+        } else {
+            profiles += 1;
+            let read = parse_profiles("profiles.toml", text.as_bytes());
+            read.unwrap_or_else(|errors| panic!("{}", errors.render(Style::Plain)));
+        }
     }
-    assert!(parse_profiles("profiles.toml", toml[2].as_bytes()).is_ok());
+    assert!(gates >= 2 && profiles >= 1, "{gates} gates, {profiles} files of profiles");
     let refusals = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/refusals");
     let rendered: Vec<String> = std::fs::read_dir(refusals)
         .unwrap()
@@ -200,10 +209,41 @@ fn the_document_shows_gates_that_resolve_and_errors_as_they_are_rendered() {
         .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
     let shown = blocks(&document, "text");
-    assert_eq!(shown.len(), 3);
+    assert!(shown.len() >= 3, "{}", shown.len());
     for error in shown {
         assert!(rendered.contains(&error), "no refusal is rendered as\n{error}");
     }
+}
+
+#[test]
+fn a_gate_of_nothing_but_real_tensors_has_a_cell_for_each_dtype() {
+    let document = std::fs::read_to_string(repository().join("docs/gates.md")).unwrap();
+    let first = blocks(&document, "toml").remove(0);
+    let (head, rest) = first.split_once("[[cells]]").unwrap();
+    let (_, real) = rest.split_once("[[cells]]").unwrap();
+    let (real, _) = real.split_once("[[exclude]]").unwrap();
+    let gate = format!("{head}[[cells]]{real}");
+    assert_eq!(shown_gate(&gate, &committed_providers(), "quick"), 3, "{gate}");
+}
+
+#[test]
+fn the_readmes_gate_resolves_where_its_provider_is_and_says_what_is_missing_where_not() {
+    let document = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let [gate] = blocks(&document, "toml").try_into().expect("one gate");
+    let mut providers = committed_providers();
+    let mine = std::fs::read(repository().join("docs/examples/my_provider/provider.toml")).unwrap();
+    let mine = parse_provider("provider.toml", &mine).unwrap();
+    let (id, files) = (mine.id.clone(), DiskFolder(repository().join("gates")));
+    providers.insert(id.clone(), mine);
+    assert_eq!(shown_gate(&gate, &providers, "quick"), 12);
+    providers.remove(&id);
+    let catalog = read_catalog(&files).unwrap();
+    let profiles = Declarations::load(&files).unwrap().profiles;
+    let bindings =
+        Bindings { catalog: &catalog, providers: &providers, profiles: &profiles, files: &files };
+    let spec = GateSpec::parse("a/b.toml", "gates/a/b.toml", gate.as_bytes()).unwrap();
+    let errors = resolve(&spec, &bindings, &ProfileId::new("quick").unwrap()).unwrap_err();
+    assert!(errors.render(Style::Plain).contains("unknown provider `my_provider`"), "{errors}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::convert::{from_dtype, from_param, to_call};
 use crate::error::CheckerError;
 use crate::image::{Image, tensor_refs};
 use crate::judge::PosedCase;
-use crate::master::{Master, Masters};
+use crate::master::{Master, Masters, check_size};
 
 /// The checker: cases that are posed, and what they are made of.
 #[derive(Debug, Default)]
@@ -74,6 +74,7 @@ impl Checker {
         spec: &CaseSpec,
         contents: u32,
     ) -> Result<Rc<Master>, CheckerError> {
+        check_size(call, spec.layout.parse()?)?;
         let key = canonical::digest(&(spec, contents))?;
         let (files, gates) = (&mut self.files, &self.gates);
         self.masters.get(key, || {
@@ -143,7 +144,7 @@ fn describe(
         case: request.case.clone(),
         tensors: tensor_refs(plan, path),
         dtype: changed.then(|| from_dtype(plan.call.dtype)),
-        device_faults: has_device_faults(&request.spec, call),
+        device_faults: has_device_faults(&request.spec, &case.master)?,
         dims: plan.call.dims.clone(),
         params: plan.call.params.iter().map(|(n, v)| (n.clone(), from_param(*v))).collect(),
         inputs: case.input_digests(),
@@ -153,13 +154,16 @@ fn describe(
     })
 }
 
-/// Whether the inputs hold a NaN that checked mode refuses.
-fn has_device_faults(spec: &CaseSpec, call: &Call) -> bool {
-    let nan = matches!(
-        &spec.inputs,
-        Inputs::Seeded { values, .. } if values == ValueClass::Nan.name()
-    );
-    nan && call.operator.nan == NanRule::RefusedWhenChecked && spec.expect == Expect::Outputs
+/// Whether the inputs hold a value that checked mode refuses. Seeded ones do in one class only; a file's are looked at.
+fn has_device_faults(spec: &CaseSpec, master: &Master) -> Result<bool, CheckerError> {
+    if spec.expect != Expect::Outputs {
+        return Ok(false);
+    }
+    match &spec.inputs {
+        Inputs::Seeded { values, .. } => Ok(values == ValueClass::Nan.name()
+            && master.call.operator.nan == NanRule::RefusedWhenChecked),
+        Inputs::File { .. } => master.is_refused_when_checked(),
+    }
 }
 
 /// A file for the battery: in memory where there is such a folder.

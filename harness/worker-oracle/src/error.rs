@@ -28,6 +28,26 @@ pub enum CheckerError {
         /// The case's rows.
         rows: u64,
     },
+    /// The case's tensors take more bytes than any case may.
+    #[error("the case's tensors take {bytes} bytes; accepted: at most {accepted}")]
+    TooLarge {
+        /// Bytes of all tensors.
+        bytes: u64,
+        /// The most.
+        accepted: u64,
+    },
+    /// The case's tensors and the checker's copies of them do not fit the machine.
+    #[error(
+        "the case's tensors take {bytes} bytes and the checker's copies of them {needed}, which this machine does not have; accepted: smaller extents"
+    )]
+    NoMemory {
+        /// Bytes of all tensors.
+        bytes: u64,
+        /// Bytes of all copies.
+        needed: u64,
+        /// What the allocator says.
+        source: std::collections::TryReserveError,
+    },
     /// No case of that name was posed.
     #[error("case {0:?} was never posed, or was released")]
     UnknownCase(String),

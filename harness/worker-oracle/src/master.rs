@@ -15,6 +15,12 @@ use crate::error::CheckerError;
 /// The most bytes that are kept beside the cases that are posed.
 const MOST_BYTES: u64 = 512 << 20;
 
+/// The most bytes of a case's tensors together.
+pub const MOST_CASE_BYTES: u64 = 1 << 40;
+/// Copies of a case's tensors at one time: the masters, the file, the file as it was posed and as it was found, and what
+/// is expected.
+const COPIES: u64 = 5;
+
 /// A case's contents, and its expected outputs once somebody asked for them.
 #[derive(Debug)]
 pub struct Master {
@@ -23,13 +29,31 @@ pub struct Master {
     /// Every tensor before the run, in calling order; outputs hold zeros.
     pub tensors: Vec<OwnedTensor>,
     expected: OnceCell<Vec<OwnedTensor>>,
+    refused_when_checked: OnceCell<bool>,
+}
+
+/// Refuses a call whose tensors fit no memory, before any of it is allocated.
+///
+/// # Errors
+/// The contract's for a call that has no plan, [`CheckerError::TooLarge`], [`CheckerError::NoMemory`].
+pub fn check_size(call: &Call, layout: Layout) -> Result<(), CheckerError> {
+    let plan = call.plan(layout)?;
+    let bytes = plan.tensors.iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes));
+    if bytes > MOST_CASE_BYTES {
+        return Err(CheckerError::TooLarge { bytes, accepted: MOST_CASE_BYTES });
+    }
+    // The allocator refuses what the machine can never have; asking costs nothing, as nothing is written.
+    let needed = bytes * COPIES;
+    let mut room: Vec<u8> = Vec::new();
+    let asked = room.try_reserve_exact(usize::try_from(needed).unwrap_or(usize::MAX));
+    asked.map_err(|source| CheckerError::NoMemory { bytes, needed, source })
 }
 
 impl Master {
     /// A master whose outputs are not yet computed.
     #[must_use]
     pub fn new(call: Call, tensors: Vec<OwnedTensor>) -> Self {
-        Self { call, tensors, expected: OnceCell::new() }
+        Self { call, tensors, expected: OnceCell::new(), refused_when_checked: OnceCell::new() }
     }
 
     /// The tensors that are written (true) or only read (false), in calling order.
@@ -53,6 +77,23 @@ impl Master {
         let (inputs, initial) = (self.views(false), self.views(true));
         let expected = expected_outputs(&self.call, Mode::Unchecked, &inputs, &initial)?;
         Ok(self.expected.get_or_init(|| expected))
+    }
+
+    /// Whether checked mode refuses a value in the tensors: a NaN logit, a token or a probability out of range.
+    ///
+    /// # Errors
+    /// [`CheckerError::Contract`] for a case that is refused for what it is and not for its values.
+    pub fn is_refused_when_checked(&self) -> Result<bool, CheckerError> {
+        if let Some(known) = self.refused_when_checked.get() {
+            return Ok(*known);
+        }
+        let (inputs, initial) = (self.views(false), self.views(true));
+        let refused = match expected_outputs(&self.call, Mode::Checked, &inputs, &initial) {
+            Ok(_) => false,
+            Err(error) if error.row.is_some() => true,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(*self.refused_when_checked.get_or_init(|| refused))
     }
 
     /// The same case with one of its rows only.
@@ -142,7 +183,7 @@ impl Masters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proofhouse_contract::{Case, CaseTensors, Dtype};
+    use proofhouse_contract::{Case, CaseTensors, Dtype, ValueClass};
 
     fn master(rows: u64) -> Master {
         let call =
@@ -162,6 +203,37 @@ mod tests {
             all.single_row(5, Layout::Contiguous),
             Err(CheckerError::NoSuchRow { row: 5, rows: 5 })
         ));
+    }
+
+    #[test]
+    fn a_case_that_fits_no_memory_is_refused_before_it_is_made() {
+        let call = |rows: u64, hidden: u64| {
+            let dims = [("rows", rows), ("hidden", hidden)];
+            Call::new("rms_norm", Dtype::F32, &dims, &[]).unwrap()
+        };
+        let size = |rows, hidden| check_size(&call(rows, hidden), Layout::Contiguous);
+        assert!(size(17, 4096).is_ok());
+        assert!(matches!(
+            size(1 << 20, 1 << 20),
+            Err(CheckerError::TooLarge { bytes, accepted: MOST_CASE_BYTES }) if bytes > 1 << 42
+        ));
+        assert!(matches!(size(1 << 40, 1 << 40), Err(CheckerError::Contract(_))));
+        assert!(matches!(size(u64::MAX, u64::MAX), Err(CheckerError::Contract(_))));
+    }
+
+    #[test]
+    fn values_that_checked_mode_refuses_are_told_from_others() {
+        let of = |values, p: f64| {
+            let dims = [("rows", 2), ("vocab", 8)];
+            let call = Call::new("min_p", Dtype::F32, &dims, &[]).unwrap();
+            let case = Case { values, ..Case::new(call.clone()) };
+            let mut tensors = CaseTensors::generate(&case, 0, 0).unwrap().tensors;
+            tensors[1].view_mut().write_row(0, &[p, 0.5]);
+            Master::new(call, tensors).is_refused_when_checked().unwrap()
+        };
+        assert!(!of(ValueClass::Normal, 0.5));
+        assert!(of(ValueClass::Nan, 0.5));
+        assert!(of(ValueClass::Normal, 1.5));
     }
 
     #[test]
