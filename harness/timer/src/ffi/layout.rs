@@ -126,6 +126,38 @@ impl PlanC {
         })
     }
 
+    /// A plan as this struct.
+    #[must_use]
+    pub fn of(plan: &Plan, last_level_cache_bytes: u64) -> Self {
+        let (calls, reach_ns) = match plan.calls {
+            CallsPerSample::Fixed(calls) => (calls, 0),
+            CallsPerSample::Reach { at_least_ns, at_most } => (at_most, at_least_ns),
+        };
+        let (cache, evict_bytes) = match plan.cache {
+            Cache::Hot => (0, 0),
+            Cache::Cold { evict_bytes } => (1, evict_bytes),
+        };
+        Self {
+            // Far below the type's range.
+            size: size_of::<Self>() as u32,
+            sets: plan.sets,
+            samples: plan.samples,
+            rewarm_samples: plan.rewarm_samples,
+            calls,
+            restore: u32::from(plan.restore),
+            cache,
+            reserved: 0,
+            reach_ns,
+            footprint_bytes: plan.footprint_bytes,
+            evict_bytes,
+            last_level_cache_bytes,
+            warm_up_max_ns: plan.warm_up.max_ns,
+            warm_up_drift: plan.warm_up.drift,
+            warm_up_max_samples: plan.warm_up.max_samples,
+            warm_up_window: plan.warm_up.window,
+        }
+    }
+
     fn warm_up(self) -> WarmUp {
         let usual = WarmUp::default();
         let or = |given: u32, usual| if given == 0 { usual } else { given };
@@ -155,7 +187,11 @@ pub struct TurnC {
 }
 
 impl TurnC {
-    pub(super) fn to_request(turn: &Self) -> Result<TurnRequest, String> {
+    /// The request that it describes.
+    ///
+    /// # Errors
+    /// A text that names the field, what it holds and what is accepted.
+    pub fn to_request(turn: &Self) -> Result<TurnRequest, String> {
         if turn.reserved != 0 {
             return Err(format!("`reserved` is {}; accepted: 0", turn.reserved));
         }
@@ -279,7 +315,8 @@ impl ReportC {
         *self = Self::empty();
     }
 
-    pub(super) fn describe<D: Device>(&mut self, warm: &Warm<D>) {
+    /// Writes what a warm timer knows.
+    pub fn describe<D: Device>(&mut self, warm: &Warm<D>) {
         self.calls = warm.calls();
         // Bounded by the plan, far below the type's range.
         self.warm_up_samples = warm.warm_up_samples().len() as u32;
@@ -339,6 +376,19 @@ mod tests {
         assert_eq!(plan.warm_up, WarmUp::default());
         assert_eq!(plan.calls, CallsPerSample::Fixed(3));
         assert_eq!(plan.cache, Cache::Hot);
+    }
+
+    #[test]
+    fn a_plan_crosses_and_comes_back_the_same() {
+        let mut hot = Plan::hot(3, 4096, 8, 5);
+        hot.restore = true;
+        hot.rewarm_samples = 2;
+        let mut cold = Plan::cold(600, 1 << 20, 600, 1).evicting(77);
+        cold.calls = CallsPerSample::Reach { at_least_ns: 5_000, at_most: 900 };
+        cold.warm_up = WarmUp { window: 6, drift: 0.125, max_samples: 40, max_ns: 1_000 };
+        for plan in [hot, cold] {
+            assert_eq!(PlanC::of(&plan, 9).to_plan().unwrap(), plan);
+        }
     }
 
     #[test]

@@ -38,24 +38,20 @@
 //! The cost lies inside the region and is not subtracted; a call of 14 us sees one percent of it.
 #![allow(unsafe_code, reason = "a C interface takes pointers")]
 
+pub mod boundary;
 mod layout;
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub use boundary::{CALL_DONE, Callback};
 pub use layout::{MESSAGE_BYTES, PlanC, ROTATING, ReportC, SampleC, Status, TurnC};
 
 use crate::host::{CallFailure, HostDevice, HostWork};
-use crate::measure::{MeasureError, Timer, TurnInputs, TurnRequest, Warm};
-use crate::sample::{Sample, TurnOutcome};
+use crate::measure::{Timer, TurnInputs, TurnRequest};
+use boundary::{Outcome, Turns, deliver, done, guarded, sized, sized_mut};
 
 /// Version of this interface; a caller that knows another one must not go on.
 pub const ABI_VERSION: u32 = 1;
-/// What a callback returns when it did its work.
-pub const CALL_DONE: i32 = 1;
-
-/// A callback: does one call on, or restores, buffer set `set`.
-pub type Callback = unsafe extern "C" fn(context: *mut c_void, set: u32) -> i32;
 
 /// The callable of a foreign language.
 #[derive(Debug)]
@@ -70,15 +66,8 @@ impl ForeignWork {
     fn run(&self, callback: Callback, set: u32) -> Result<(), CallFailure> {
         // SAFETY: whoever opened the timer promised that the callback may be called with this
         // context, on the calling thread, until the timer is closed.
-        let code = unsafe { callback(self.context, set) };
-        if code == CALL_DONE { Ok(()) } else { Err(callback_failed(code)) }
+        done(unsafe { callback(self.context, set) })
     }
-}
-
-#[cold]
-fn callback_failed(code: i32) -> CallFailure {
-    let message = format!("the callback returned {code}; {CALL_DONE} says that it did its work");
-    CallFailure { code: i64::from(code), message }
 }
 
 impl HostWork for ForeignWork {
@@ -97,33 +86,7 @@ impl HostWork for ForeignWork {
 
 /// An open timer; only its pointer crosses the boundary.
 #[derive(Debug)]
-pub struct OpenTimer {
-    warm: Warm<HostDevice<ForeignWork>>,
-    usable: bool,
-}
-
-/// What happened, before it is written into a report.
-enum Outcome {
-    Done,
-    Failed(Status, String),
-}
-
-impl From<MeasureError> for Outcome {
-    fn from(error: MeasureError) -> Self {
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(&error);
-        while let Some(inner) = cause {
-            text.push_str(": ");
-            text.push_str(&inner.to_string());
-            cause = inner.source();
-        }
-        Self::Failed(Status::of(&error), text)
-    }
-}
-
-fn argument(text: impl Into<String>) -> Outcome {
-    Outcome::Failed(Status::Argument, text.into())
-}
+pub struct OpenTimer(Turns<HostDevice<ForeignWork>>);
 
 /// The version of this interface.
 #[unsafe(no_mangle)]
@@ -148,11 +111,11 @@ pub unsafe extern "C" fn proofhouse_timer_open(
     // SAFETY: the caller promises null or valid pointers; null and wrong sizes are refused.
     let (plan, timer, report) = unsafe { (sized(plan), timer.as_mut(), sized_mut(report)) };
     guarded(report, |report| {
-        let Some(timer) = timer else { return argument("`timer` is null") };
+        let Some(timer) = timer else { return Outcome::argument("`timer` is null") };
         *timer = std::ptr::null_mut();
         match open(plan, call, restore, context) {
             Ok(open) => {
-                report.describe(&open.warm);
+                report.describe(open.0.warm());
                 *timer = Box::into_raw(Box::new(open));
                 Outcome::Done
             }
@@ -167,15 +130,16 @@ fn open(
     restore: Option<Callback>,
     context: *mut c_void,
 ) -> Result<OpenTimer, Outcome> {
-    let plan = plan.map_err(argument)?.ok_or_else(|| argument("`plan` is null"))?;
-    let call = call.ok_or_else(|| argument("`call` is null"))?;
-    let asked = plan.to_plan().map_err(argument)?;
+    let plan =
+        plan.map_err(Outcome::argument)?.ok_or_else(|| Outcome::argument("`plan` is null"))?;
+    let call = call.ok_or_else(|| Outcome::argument("`call` is null"))?;
+    let asked = plan.to_plan().map_err(Outcome::argument)?;
     let mut device = HostDevice::new(ForeignWork { call, restore, context });
     if plan.last_level_cache_bytes > 0 {
         device = device.with_last_level_cache(plan.last_level_cache_bytes);
     }
     let warm = Timer::new(device, &asked)?.calibrate()?.warm()?;
-    Ok(OpenTimer { warm, usable: true })
+    Ok(OpenTimer(Turns::new(warm)))
 }
 
 /// Copies the warm-up's samples.
@@ -193,10 +157,10 @@ pub unsafe extern "C" fn proofhouse_timer_warm_up(
     // SAFETY: the caller promises null or valid pointers; null is refused before any use.
     let (timer, report) = unsafe { (timer.as_ref(), sized_mut(report)) };
     guarded(report, |report| {
-        let Some(timer) = timer else { return argument("`timer` is null") };
-        report.describe(&timer.warm);
+        let Some(timer) = timer else { return Outcome::argument("`timer` is null") };
+        report.describe(timer.0.warm());
         // SAFETY: `out` is null or has room for `capacity` samples, as the caller promises.
-        unsafe { deliver(timer.warm.warm_up_samples(), out, capacity, report) }
+        unsafe { deliver(timer.0.warm().warm_up_samples(), out, capacity, report) }
     })
 }
 
@@ -215,10 +179,10 @@ pub unsafe extern "C" fn proofhouse_timer_turn(
     // SAFETY: the caller promises null or valid pointers; null is refused before any use.
     let (timer, turn, report) = unsafe { (timer.as_mut(), sized(turn), sized_mut(report)) };
     guarded(report, |report| {
-        let Some(timer) = timer else { return argument("`timer` is null") };
+        let Some(timer) = timer else { return Outcome::argument("`timer` is null") };
         let request = match turn.and_then(|turn| turn.map_or(Ok(rotating()), TurnC::to_request)) {
             Ok(request) => request,
-            Err(text) => return argument(text),
+            Err(text) => return Outcome::argument(text),
         };
         // SAFETY: `out` is null or has room for `capacity` samples, as the caller promises.
         unsafe { take_turn(timer, request, out, capacity, report) }
@@ -265,7 +229,7 @@ pub unsafe extern "C" fn proofhouse_timer_close(timer: *mut OpenTimer) {
     }
 }
 
-/// Takes a turn and delivers it; the timer is refused from here on when a callback panics.
+/// Takes a turn and delivers it.
 ///
 /// # Safety
 /// `out` is null or has room for `capacity` samples.
@@ -276,103 +240,13 @@ unsafe fn take_turn(
     capacity: u32,
     report: &mut ReportC,
 ) -> Outcome {
-    if !timer.usable {
-        return Outcome::Failed(Status::Poisoned, "an earlier turn panicked".into());
+    match timer.0.take(request, capacity, report) {
+        // SAFETY: passed on from this function's own contract.
+        Ok(samples) => unsafe { deliver(&samples, out, capacity, report) },
+        Err(outcome) => outcome,
     }
-    let wanted = timer.warm.samples_of(request);
-    if u64::from(capacity) < wanted {
-        let text = format!("room for {capacity} samples; the turn has {wanted}");
-        return Outcome::Failed(Status::Capacity, text);
-    }
-    timer.usable = false;
-    let outcome = timer.warm.turn(request);
-    timer.usable = true;
-    report.describe(&timer.warm);
-    match outcome {
-        Err(error) => error.into(),
-        Ok(TurnOutcome::Invalid(invalid)) => {
-            report.turn = invalid.turn;
-            Outcome::Failed(Status::Invalid, layout::reasons_text(&invalid.reasons))
-        }
-        Ok(TurnOutcome::Valid(turn)) => {
-            report.describe_turn(&turn);
-            let all: Vec<Sample> = turn.rewarm.into_iter().chain(turn.samples).collect();
-            // SAFETY: passed on from this function's own contract.
-            unsafe { deliver(&all, out, capacity, report) }
-        }
-    }
-}
-
-/// Writes the samples to `out`, all or none.
-///
-/// # Safety
-/// `out` is null or has room for `capacity` samples.
-unsafe fn deliver(
-    samples: &[Sample],
-    out: *mut SampleC,
-    capacity: u32,
-    report: &mut ReportC,
-) -> Outcome {
-    if out.is_null() {
-        return argument("`out` is null");
-    }
-    if samples.len() > capacity as usize {
-        let text = format!("room for {capacity} samples; there are {}", samples.len());
-        return Outcome::Failed(Status::Capacity, text);
-    }
-    for (index, sample) in samples.iter().enumerate() {
-        // SAFETY: `out` is not null and has room for `capacity` samples, which `index` stays
-        // below; `write` needs no initialized target.
-        unsafe { out.add(index).write(sample.into()) };
-    }
-    // Not above `capacity`, so the cast is exact.
-    report.samples = samples.len() as u32;
-    Outcome::Done
 }
 
 fn rotating() -> TurnRequest {
     TurnInputs::Rotating.into()
-}
-
-/// The struct behind a pointer, none for null, or a text when its own `size` is another.
-///
-/// # Safety
-/// `pointer` is null or points to a struct that begins with its `size` and is that large.
-unsafe fn sized<'a, T>(pointer: *const T) -> Result<Option<&'a T>, String> {
-    if pointer.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the struct begins with a `u32`, whatever its size.
-    let found = unsafe { pointer.cast::<u32>().read() };
-    if found as usize != size_of::<T>() {
-        return Err(format!("a struct of {found} bytes; accepted: {}", size_of::<T>()));
-    }
-    // SAFETY: not null, and the caller's struct has the size of this type.
-    Ok(unsafe { pointer.as_ref() })
-}
-
-/// The report to write to; none for null or for one of another size.
-///
-/// # Safety
-/// As for [`sized`], and writable.
-unsafe fn sized_mut<'a>(pointer: *mut ReportC) -> Option<&'a mut ReportC> {
-    // SAFETY: passed on from this function's own contract.
-    unsafe { sized(pointer.cast_const()) }.ok().flatten()?;
-    // SAFETY: not null and of the right size, as checked above; writable as promised.
-    unsafe { pointer.as_mut() }
-}
-
-/// Runs the body, turns a panic into a status and writes the status into the report.
-fn guarded(report: Option<&mut ReportC>, body: impl FnOnce(&mut ReportC) -> Outcome) -> i32 {
-    let Some(report) = report else { return Status::Argument as i32 };
-    report.reset();
-    // The report is only written to, and a timer that panicked refuses all further turns.
-    let outcome = catch_unwind(AssertUnwindSafe(|| body(report)));
-    let (status, text) = match outcome {
-        Ok(Outcome::Done) => (Status::Ok, String::new()),
-        Ok(Outcome::Failed(status, text)) => (status, text),
-        Err(_) => (Status::Panic, "the timer panicked".to_owned()),
-    };
-    report.close(status, &text);
-    status as i32
 }
