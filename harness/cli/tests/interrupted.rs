@@ -39,10 +39,12 @@ fn left_behind(project: &Project) -> Vec<String> {
 
 #[test]
 fn an_interrupt_ends_with_130_keeps_what_finished_and_the_same_command_goes_on() {
-    for signal in ["INT", "TERM"] {
+    for signal in ["INT", "TERM", "HUP"] {
         let project = Project::new();
         project.waiting();
         let running = in_the_middle(&project);
+        let pid = running.child.id();
+        assert!(!tensors(pid).is_empty());
         running.signal(signal);
         let ended = running.end();
         assert_eq!(ended.code, 130, "{signal}: {ended:?}");
@@ -52,8 +54,82 @@ fn an_interrupt_ends_with_130_keeps_what_finished_and_the_same_command_goes_on()
             ended.out
         );
         assert_eq!(left_behind(&project), Vec::<String>::new());
+        assert_eq!(tensors(pid), Vec::<String>::new());
         goes_on(&project);
     }
+}
+
+/// Folders for tensors that a process made in shared memory.
+fn tensors(pid: u32) -> Vec<String> {
+    let prefix = format!("proofhouse-tensors-{pid}-");
+    let names = fs::read_dir("/dev/shm").unwrap().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&prefix)).collect()
+}
+
+#[test]
+fn a_hang_up_that_the_caller_ignores_does_not_end_the_run() {
+    let project = Project::new();
+    let fifo = project.waiting();
+    let line =
+        format!("trap '' HUP; exec {} run --no-report --jobs 1 --format json", project::PROOFHOUSE);
+    let mut running = project.start_with("/bin/sh", &["-c", &line]);
+    for _ in 0..4 {
+        running.until("cell_finished");
+    }
+    running.signal("HUP");
+    // The worker that waits reads a line, unless it was ended.
+    let go = format!("timeout 20 sh -c 'echo go > {}'", fifo.display());
+    assert!(Command::new("/bin/sh").args(["-c", &go]).status().unwrap().success());
+    assert_eq!(running.end().code, 0);
+}
+
+#[test]
+fn an_interrupted_calibration_is_code_130_and_says_that_nothing_is_kept() {
+    let project = Project::new();
+    let baseline = project::GATE.replace("\"correctness\"", "\"baseline\"").replace(
+        "candidates = [\"cpu\"]",
+        "candidates = [\"cpu\"]\nbaselines = [\"waits\"]\ntiming = { cache = \"hot\", launch = \"eager\", clock = \"host\", threads = 1, margin = 0.03, require = \"measured\" }",
+    );
+    project.write("gates/rms_norm/baseline.toml", &baseline);
+    project.waiting();
+    let mut command = project.command();
+    command.args(["calibrate", "--comparisons", "8"]).stderr(std::process::Stdio::piped());
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("against itself") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut told, &mut line).unwrap() > 0, "it ended early");
+    }
+    let kill = format!("kill -s INT {}", child.id());
+    assert!(Command::new("/bin/sh").args(["-c", &kill]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("interrupted after 0 of ") && said.contains("no record is kept"),
+        "{said}"
+    );
+    assert_eq!(project.evidence(), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupted_self_test_is_code_130_and_leaves_nothing_behind() {
+    let project = Project::new();
+    let mut command = project.command();
+    command.args(["selftest", "--filter", "none"]).stderr(std::process::Stdio::piped());
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    while tensors(child.id()).is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+    }
+    let kill = format!("kill -s INT {}", child.id());
+    assert!(Command::new("/bin/sh").args(["-c", &kill]).status().unwrap().success());
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(tensors(pid), Vec::<String>::new());
+    assert_eq!(project.evidence(), Vec::<String>::new());
 }
 
 #[test]
@@ -61,9 +137,12 @@ fn a_killed_runner_loses_nothing_that_finished() {
     let project = Project::new();
     project.waiting();
     let mut running = in_the_middle(&project);
+    let pid = running.child.id();
     running.child.kill().unwrap();
     assert_eq!(running.end().code, 128 + 9);
+    assert!(!tensors(pid).is_empty(), "a killed run cannot remove what it made");
     goes_on(&project);
+    assert_eq!(tensors(pid), Vec::<String>::new(), "the next one does");
     assert_eq!(left_behind(&project), Vec::<String>::new());
 }
 

@@ -107,6 +107,27 @@ fn nothing_selected_is_code_4_and_never_green() {
 }
 
 #[test]
+fn informative_cells_alone_are_code_0_and_prove_nothing_in_words() {
+    let project = Project::empty();
+    project.fake("good", "none", "informative");
+    project.fake("bad", "writes-zeros", "informative");
+    for filter in ["good", "bad"] {
+        for again in ["", ", from evidence"] {
+            let ended = project.call(&["run", "--filter", filter]);
+            assert_eq!(ended.code, 0, "{filter}{again}: {ended:?}");
+            let told = "no required gate was selected: nothing is proved (exit 0)";
+            assert!(ended.out.contains(told), "{filter}{again}: {}", ended.out);
+            assert!(!ended.out.contains("all required gates passed"), "{}", ended.out);
+            assert!(ended.err.contains("nothing that decides was run"), "{}", ended.err);
+        }
+    }
+    let page = std::fs::read_to_string(project.path("reports/run-quick.html")).unwrap();
+    assert!(page.contains("No required cell: this report proves nothing."));
+    let events = project.run(&["--format", "json"]).out;
+    assert!(events.contains("\"event\":\"warning\"") && events.contains("nothing is proved"));
+}
+
+#[test]
 fn shards_cover_every_cell_exactly_once() {
     let project = Project::new();
     project.fake("mine", "none", "informative");

@@ -46,23 +46,22 @@ pub struct CalibrationOptions {
 /// What a calibration found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalibrationFindings {
-    /// The session that measured.
-    pub session: SessionRecord,
-    /// Who was compared with its twins.
-    pub provider: ProviderFacts,
     /// One line per comparison.
     pub lines: Vec<CalibrationLine>,
-    /// One rate per planted slowdown; a comparison that could not be judged is undecided.
+    /// One rate per planted slowdown; a comparison that could not be judged is undecided. Of a calibration that was
+    /// stopped, the rates of what was compared until then; none before the first comparison.
     pub rates: Vec<CalibrationRate>,
-    /// Cells that were asked for; fewer lines than twice as many: the calibration is not complete.
+    /// Comparisons that were asked for.
     pub asked: usize,
+    /// The session that measured and who was compared with its twins; none when the calibration was stopped.
+    pub whole: Option<(SessionRecord, ProviderFacts)>,
 }
 
 /// Compares a provider with its twins on the cells of every baseline gate, again and again with other seeds until there
 /// are enough comparisons.
 ///
 /// # Errors
-/// When the run could not begin, was stopped by a problem, or measured nothing.
+/// When the run could not begin, was ended by a problem, or measured nothing though nobody stopped it.
 pub fn calibrate(
     options: &CalibrationOptions,
     judge: &dyn Judge,
@@ -78,23 +77,25 @@ pub fn calibrate(
         let twin = twin(options, id, slowdown).map_err(bad)?;
         run_options.providers.extend(twin);
     }
-    let asked = run_options.gates.iter().map(|gate| gate.cells.len()).sum();
+    let cells: usize = run_options.gates.iter().map(|gate| gate.cells.len()).sum();
     let mut shelf = Memory::default();
     let outcome = run(run_options, &mut shelf, judge, stop, events)?;
     if let Some(problem) = outcome.problem {
         return Err(problem);
     }
-    let (Some(session), Some(provider)) = (shelf.session, shelf.candidate) else {
-        return Err(setup("calibrate", "no baseline cell was measured"));
-    };
     let lines: Vec<CalibrationLine> =
         outcome.verdicts.iter().flat_map(|verdict| lines(verdict, &twins)).collect();
-    let rates = twins
-        .iter()
+    let whole = match (shelf.session, shelf.candidate) {
+        _ if stop.requested() => None,
+        (Some(session), Some(provider)) => Some((session, provider)),
+        _ => return Err(setup("calibrate", "no baseline cell was measured")),
+    };
+    let compared = twins.iter().filter(|_| !lines.is_empty());
+    let rates = compared
         .map(|(_, planted)| rate(&lines, *planted))
         .collect::<Result<_, _>>()
         .map_err(|error| setup("count the calibration's calls", error))?;
-    Ok(CalibrationFindings { session, provider, lines, rates, asked })
+    Ok(CalibrationFindings { lines, rates, asked: twins.len() * cells, whole })
 }
 
 fn setup(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RunError {

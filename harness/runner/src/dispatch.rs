@@ -26,7 +26,7 @@ use crate::device::Health;
 use crate::draft::{Draft, Message, Place, PosedFacts, Sight, record};
 use crate::environment::{Environments, Progress};
 use crate::error::RunError;
-use crate::interrupt::Stop;
+use crate::interrupt::{Stop, on_signal, watched};
 use crate::options::RunOptions;
 use crate::plan::{Plan, plan};
 use crate::ports::{Evidence, Judge, Seen};
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub planned: usize,
     /// Cells whose evidence was used again.
     pub reused: usize,
+    /// Whether any cell with a verdict decides; without one, an exit code of 0 proves nothing.
+    pub decides: bool,
     /// The session, when anything was done.
     pub session: Option<Digest>,
     /// What stopped the run before its end; what finished before it is kept.
@@ -62,6 +64,7 @@ pub fn run(
     events: &Sender<Event>,
 ) -> Result<Outcome, RunError> {
     let begun = Instant::now();
+    Scratch::clear_stale(&options.shared_memory);
     let plan = plan(&options, &*evidence)?;
     let mut desk = Dispatcher::new(evidence, judge, events, stop, &plan);
     desk.event(Event::Planned {
@@ -149,7 +152,6 @@ impl<'a> Dispatcher<'a> {
             move |source| RunError::Setup { what, source }
         };
         become_subreaper().map_err(setup("become the reaper of its workers' children"))?;
-        Scratch::clear_stale(&options.shared_memory);
         let _watchers =
             Watchers::start(&options, &self.stop).map_err(setup("watch for signals"))?;
         let started = now();
@@ -466,12 +468,18 @@ impl<'a> Dispatcher<'a> {
     fn finish(mut self, begun: Instant) -> Outcome {
         let total = total(&self.verdicts);
         let adjusted = self.adjusted();
+        // Cells that do not decide ask for no exit code, whatever they came to.
+        let so_far = if total.cells > 0 && total.required == 0 { Exit::Passed } else { total.exit };
         if self.verdicts.len() < self.planned {
             // Stopped before the end, by a signal or by the time budget: what decides may not have had its turn.
-            let so_far = if total.required == 0 { Exit::Passed } else { total.exit };
+            let so_far = if total.cells == 0 { Exit::Passed } else { so_far };
             self.exit = self.exit.worst(Exit::Interrupted).worst(so_far);
         } else {
-            self.exit = self.exit.worst(total.exit).worst(adjusted);
+            self.exit = self.exit.worst(so_far).worst(adjusted);
+        }
+        if total.cells > 0 && total.required == 0 {
+            let message = "no required cell is among them: nothing that decides was run, and nothing is proved";
+            self.event(Event::Warning { message: message.to_owned() });
         }
         let passed = self.verdicts.iter().filter(|v| v.verdict == Verdict::Pass).count();
         self.event(Event::Finished {
@@ -482,6 +490,7 @@ impl<'a> Dispatcher<'a> {
         });
         Outcome {
             exit: self.exit,
+            decides: total.required > 0,
             verdicts: self.verdicts,
             planned: self.planned,
             reused: self.reused,
@@ -501,15 +510,10 @@ struct Watchers(Vec<tokio::task::JoinHandle<()>>);
 
 impl Watchers {
     fn start(options: &RunOptions, stop: &Stop) -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
         let mut tasks = Vec::new();
         if options.handle_signals {
-            for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-                let (mut signal, stop) = (signal(kind)?, stop.clone());
-                tasks.push(tokio::task::spawn_local(async move {
-                    signal.recv().await;
-                    stop.request();
-                }));
+            for kind in watched() {
+                tasks.push(on_signal(kind, stop)?);
             }
         }
         if let Some(budget) = options.time_budget {

@@ -63,7 +63,7 @@ pub struct SelftestFindings {
     pub batteries: BTreeMap<String, QualificationScore>,
 }
 
-/// Runs every exploit through a gate of its kind.
+/// Runs every exploit through a gate of its kind; one that is stopped and those after it have no line.
 ///
 /// # Errors
 /// When a run could not begin.
@@ -89,6 +89,10 @@ pub fn selftest(
         let begun = std::time::Instant::now();
         let stage = Stage { options, exploit, folder: folder.path().to_owned() };
         let (result, batteries) = stage.play(judge, stop)?;
+        if stop.requested() {
+            // What was stopped got no verdict of its own.
+            break;
+        }
         let _ = events.send(Event::StepFinished {
             step,
             outcome: format!(
@@ -180,7 +184,6 @@ impl Stage<'_> {
                 correctness_threads: 1,
                 ..base.limits.clone()
             },
-            handle_signals: false,
             time_budget: None,
             ..base.clone()
         })

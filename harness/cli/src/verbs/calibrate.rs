@@ -53,39 +53,33 @@ pub fn calibrate(
     // The teller only prints.
     let _ = teller.join();
     let found = found?;
-    let complete = found.lines.len() == 2 * found.asked;
     let paint = Paint::stdout(common.color);
     out(&table(&found, paint))?;
-    if complete && !asked.no_record {
-        let writer = &options.run.facts.writer;
-        let mut writer = Writer::open(Folder::new(&project.evidence), writer)?;
-        let record = Record::Calibration(Box::new(record(&options, &found, begun)));
-        let (_, file) = writer.put(&record, begun)?;
+    let Some((session, provider)) = &found.whole else {
+        let (made, asked) = (found.lines.len(), found.asked);
+        out(&format!(
+            "interrupted after {made} of {asked} comparisons; no record is kept, since a calibration counts only whole\n"
+        ))?;
+        return Ok(Exit::Interrupted);
+    };
+    if !asked.no_record {
+        let facts = &options.run.facts;
+        let mut writer = Writer::open(Folder::new(&project.evidence), &facts.writer)?;
+        let record = CalibrationRecord {
+            schema: SCHEMA.to_owned(),
+            tool: TOOL.to_owned(),
+            judge: JUDGE.to_owned(),
+            started: begun,
+            source: facts.source.clone(),
+            session: Box::new(session.clone()),
+            provider: provider.clone(),
+            comparisons: found.lines.clone(),
+            rates: found.rates.clone(),
+        };
+        let (_, file) = writer.put(&Record::Calibration(Box::new(record)), begun)?;
         out(&format!("recorded in {}/{file}\n", project.shown(&project.evidence)))?;
     }
-    Ok(match (complete, found.rates.iter().all(right)) {
-        (false, _) => Exit::Interrupted,
-        (true, true) => Exit::Passed,
-        (true, false) => Exit::Failed,
-    })
-}
-
-fn record(
-    options: &CalibrationOptions,
-    found: &CalibrationFindings,
-    started: proofhouse_schema::units::Wide,
-) -> CalibrationRecord {
-    CalibrationRecord {
-        schema: SCHEMA.to_owned(),
-        tool: TOOL.to_owned(),
-        judge: JUDGE.to_owned(),
-        started,
-        source: options.run.facts.source.clone(),
-        session: Box::new(found.session.clone()),
-        provider: found.provider.clone(),
-        comparisons: found.lines.clone(),
-        rates: found.rates.clone(),
-    }
+    Ok(if found.rates.iter().all(right) { Exit::Passed } else { Exit::Failed })
 }
 
 fn right(rate: &CalibrationRate) -> bool {

@@ -169,8 +169,18 @@ impl Project {
 
     /// Starts a run that tells its events as JSON lines.
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command();
-        command.args(["run", "--jobs", "1", "--format", "json"]).args(arguments);
+        let run = ["run", "--jobs", "1", "--format", "json"];
+        self.start_with(PROOFHOUSE, &[&run, arguments].concat())
+    }
+
+    /// As [`Project::start`], with all that is started.
+    pub fn start_with(&self, program: &str, arguments: &[&str]) -> Running {
+        let mut command = Command::new(program);
+        command.env_clear();
+        for (name, value) in self.command().get_envs() {
+            command.env(name, value.unwrap());
+        }
+        command.args(arguments).current_dir(self.path(".")).stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Running { child, lines }
