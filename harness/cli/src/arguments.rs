@@ -77,7 +77,9 @@ pub enum Verb {
     Plan(RunArguments),
     /// Run gates, write evidence, judge, and draw the report
     Run(RunArguments),
-    /// Merge another evidence folder into this one, after verifying it
+    /// Pack binaries, gates and providers for a host without Rust, network or DuckDB
+    Bundle(BundleArguments),
+    /// Merge another evidence folder, or the result file of a run elsewhere, into this one, after verifying it
     Import(ImportArguments),
     /// Re-hash every record, follow the logs, and judge the stored evidence again
     Verify,
@@ -189,6 +191,9 @@ pub struct RunArguments {
     /// Stop after this long and keep what finished, e.g. 90s, 9m, 1h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time_budget: Option<std::time::Duration>,
+    /// Pack the evidence into one file at the end, for `import` on another machine
+    #[arg(long, value_name = "FILE")]
+    pub result: Option<PathBuf>,
     /// Ask no package registry; providers whose environment is not there yet are not run
     #[arg(long)]
     pub offline: bool,
@@ -203,10 +208,27 @@ pub struct RunArguments {
     pub format: Output,
 }
 
+/// What `bundle` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cargo house bundle proofhouse.tar.gz
+  on the host:  tar xzf proofhouse.tar.gz && cd proofhouse
+                bin/proofhouse run --device cuda --time-budget 9m --result ../result.tar.gz
+  at home:      cargo house import result.tar.gz")]
+pub struct BundleArguments {
+    /// The file to write
+    #[arg(default_value = "proofhouse.tar.gz")]
+    pub output: PathBuf,
+    /// The command without the index that goes into the bundle [default: what `cargo house bundle` built]
+    #[arg(long, value_name = "FILE")]
+    pub command: Option<PathBuf>,
+}
+
 /// What `import` takes.
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// The evidence folder to merge
+    /// The evidence folder to merge, or a file that `run --result` wrote
     pub from: PathBuf,
 }
 

@@ -8,6 +8,7 @@ use proofhouse_gate::declare::DeclarationErrors;
 use proofhouse_report::PlotError;
 use proofhouse_runner::RunError;
 use proofhouse_schema::exit::Exit;
+#[cfg(feature = "index")]
 use proofhouse_store::StoreError;
 
 /// What to do about evidence that cannot be read as such.
@@ -64,6 +65,7 @@ pub enum CliError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The index.
+    #[cfg(feature = "index")]
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A plot.
@@ -98,6 +100,7 @@ impl CliError {
             Self::Write { .. } | Self::Plot(_) => Exit::WriteError,
             Self::Evidence(error) => of_evidence(error),
             Self::Run(error) => of_run(error),
+            #[cfg(feature = "index")]
             Self::Store(StoreError::Unwritable { .. } | StoreError::Output { .. }) => {
                 Exit::WriteError
             }

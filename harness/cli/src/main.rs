@@ -1,5 +1,10 @@
 //! The proofhouse command.
 
+#![cfg_attr(
+    not(feature = "index"),
+    allow(dead_code, unused_imports, reason = "what only the index and its report need stays where it is read")
+)]
+
 mod arguments;
 mod error;
 mod project;

@@ -11,9 +11,12 @@ use sha2::{Digest as _, Sha256};
 /// What a run writes itself does not make a tree dirty.
 const WRITTEN: [&[u8]; 2] = [b"evidence/", b"reports/"];
 
-/// Probes the repository that holds `folder`.
+/// Probes the repository that holds `folder`, or the bundle that it is.
 #[must_use]
 pub fn source(folder: &Path) -> SourceFacts {
+    if let Some(bundled) = crate::bundle::source(folder) {
+        return bundled.unwrap_or_else(|why| unavailable(&why));
+    }
     let repository = match Repository::discover(folder) {
         Ok(repository) => repository,
         Err(error) => return unavailable(&format!("no git repository: {}", error.message())),

@@ -5,6 +5,7 @@
 //!
 //! | module | what it declares |
 //! |---|---|
+//! | [`bundle`] | the manifest of what is carried to another host |
 //! | [`canonical`] | RFC 8785 bytes, strict parsing, digests |
 //! | [`catalog`] | what gates must know of operators, exported by the checker |
 //! | [`device`] | devices, and what is read off them |
@@ -17,6 +18,7 @@
 //! | [`report`] | the rows that reports are made of |
 //! | [`exit`] | documented exit codes |
 
+pub mod bundle;
 pub mod canonical;
 pub mod catalog;
 pub mod device;

@@ -9,6 +9,7 @@ use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::probe::Probe;
 use proofhouse_schema::provider::Environment;
+#[cfg(feature = "index")]
 use proofhouse_store::Store;
 
 use super::out;
@@ -135,6 +136,7 @@ fn tools() -> Vec<Finding> {
         let advice = "Python providers are not timed without it: cargo house setup";
         missing(State::Optional, "native timer", "not beside this program", advice)
     });
+    #[cfg(feature = "index")]
     found.push(match Store::in_memory().and_then(|store| store.duckdb_version()) {
         Ok(version) => here("DuckDB", version),
         Err(error) => missing(State::Needed, "DuckDB", error.to_string(), "cargo house setup"),

@@ -1,16 +1,26 @@
 //! One file per verb.
 
+mod archive;
+#[cfg(feature = "index")]
 mod bench;
+mod bundle;
 mod calibrate;
+#[cfg(feature = "index")]
+mod conclusion;
 mod doctor;
 mod import;
+#[cfg(feature = "index")]
 mod index;
 mod list;
+#[cfg(feature = "index")]
 mod query;
+#[cfg(feature = "index")]
 mod report;
 mod run;
 mod schema;
 mod selftest;
+#[cfg(not(feature = "index"))]
+mod tally;
 mod text;
 mod verify;
 
@@ -53,14 +63,24 @@ pub fn dispatch(arguments: Arguments) -> Result<Exit, CliError> {
         Verb::Plan(run) => run::plan(&project()?, &common, &run),
         Verb::Run(run) if run.dry_run => run::plan(&project()?, &common, &run),
         Verb::Run(run) => run::run(&project()?, &common, &run),
+        Verb::Bundle(asked) => bundle::bundle(&project()?, &asked),
         Verb::Import(import) => import::import(&project()?, &import),
         Verb::Verify => verify::verify(&project()?, &common),
+        #[cfg(feature = "index")]
         Verb::Query(query) => query::query(&project()?, &common, &query),
+        #[cfg(feature = "index")]
         Verb::Report(report) => report::report(&project()?, &common, &report),
         Verb::Selftest(selftest) => selftest::selftest(&project()?, &common, &selftest),
         Verb::Calibrate(asked) => calibrate::calibrate(&project()?, &common, &asked),
         Verb::Schema(schema) => schema::schema(&project()?, &schema),
+        #[cfg(feature = "index")]
         Verb::Bench(bench) => bench::bench(&project()?, &common, &bench),
+        #[cfg(not(feature = "index"))]
+        Verb::Query(_) | Verb::Report(_) | Verb::Bench(_) => Err(CliError::Usage(
+            "this command was built without the index (it comes from a bundle): bring its evidence home with \
+             `proofhouse import`, and ask there"
+                .to_owned(),
+        )),
         Verb::Completions { shell } => text::completions(shell),
         Verb::Man => text::man(),
     }

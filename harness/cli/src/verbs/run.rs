@@ -11,24 +11,25 @@ use proofhouse_evidence::{Folder, now, utc_stamp};
 use proofhouse_runner::device::{DeviceChoice, Devices};
 use proofhouse_runner::ports::{FolderEvidence, GateJudge};
 use proofhouse_runner::{
-    Filter, Limits, Outcome, Plan, Reuse, RunError, RunOptions, SET_VARIABLE, Selection, SessionFacts, Stop,
+    Filter, Limits, Outcome, Plan, Reuse, RunError, RunOptions, SET_VARIABLE, Selection,
+    SessionFacts, Stop,
 };
-use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::ids::{ProviderId, WriterId};
-use proofhouse_store::Selection as Rows;
 
+use super::archive;
+#[cfg(feature = "index")]
+use super::conclusion::show;
 use super::doctor::timer_library;
-use super::index::{Indexed, indexed};
-use super::report::{heading, remarks, write};
+#[cfg(not(feature = "index"))]
+use super::tally::show;
 use super::{TOOL, out};
 use crate::arguments::{Common, DeviceWord, Output, RunArguments};
 use crate::error::{CliError, hint_of_run};
 use crate::project::{Project, binaries, cache};
 use crate::terminal::{
-    Paint, Progress, Sink, Table, counted, explain_chain, of_chain, print, summary, tell,
-    warn_of_gaps,
+    Paint, Progress, Sink, Table, counted, explain_chain, of_chain, print, tell,
 };
 
 /// Says what a run would do, and does nothing.
@@ -105,9 +106,19 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
         let title = format!("Proofhouse, profile {profile}");
         show(project, common, asked, &outcome, &title)?;
     }
+    if let Some(result) = &asked.result {
+        let files = archive::pack(&project.evidence, "evidence", result)?;
+        tell(&format!(
+            "result    {}: {files} files of evidence, for `proofhouse import`",
+            result.display()
+        ));
+    }
     if asked.format == Output::Human {
         let code = outcome.exit.code();
-        let meaning = outcome.exit.meaning();
+        let meaning = match outcome.exit {
+            Exit::Passed if !outcome.decides => "no required gate was selected: nothing is proved",
+            exit => exit.meaning(),
+        };
         let seconds = begun.elapsed().as_secs_f64();
         out(&format!("{meaning} (exit {code}), {seconds:.1} s\n"))?;
     }
@@ -143,34 +154,6 @@ fn drive(
     // The teller only prints: if it panicked, the evidence is written all the same.
     let _ = teller.join();
     Ok(outcome?)
-}
-
-/// Brings the index up to date, draws the report of this run, and prints the tables.
-fn show(
-    project: &Project,
-    common: &Common,
-    asked: &RunArguments,
-    outcome: &Outcome,
-    title: &str,
-) -> Result<(), CliError> {
-    let Indexed { store, gaps } = indexed(project)?;
-    warn_of_gaps(&gaps, Paint::stderr(common.color));
-    let records: Vec<Digest> = outcome.verdicts.iter().map(|v| v.evidence.clone()).collect();
-    let model = store.report(Rows::Records(&records), heading(title))?;
-    let base = project.reports.join(format!("run-{}", asked.profile));
-    let remarks = remarks(&store, &model, gaps)?;
-    let paths = write(&model, &remarks, &base)?;
-    if asked.format == Output::Human {
-        out(&format!("\n{}", summary(&model, &remarks, Paint::stdout(common.color))))?;
-        let page = paths.first().map(|path| project.shown(path)).unwrap_or_default();
-        let (reused, all) = (outcome.reused, outcome.verdicts.len());
-        out(&format!(
-            "\n{} judged, {reused} from evidence used again\nreport    {page} (.md and .xml beside it)\nevidence  {}\n",
-            counted(all as u64, "cell"),
-            project.shown(&project.evidence)
-        ))?;
-    }
-    Ok(())
 }
 
 /// What a run is asked to do: everything that is read from the environment is read here.
