@@ -172,28 +172,16 @@ fn sm_clock(cuda: &Cuda) -> Outcome {
 fn spin(cuda: &Cuda) -> Outcome {
     let spinner = Spinner::new(cuda)?;
     let mut device = CudaDevice::new(cuda, CopyWork::new(cuda, 1 << 20)?, GRAPH)?;
-    let [cycles, ns, _] = device.count_cycles()?;
-    let rate = cycles as f64 / ns as f64;
     for wanted in [0_u64, 1_000, 2_000, 5_000, 10_000, 25_000, 50_000] {
-        let (mut by_timer, mut by_cycles) = (Vec::new(), Vec::new());
+        let mut times = Vec::new();
         for _ in 0..40 {
-            for (times, cycles) in [(&mut by_timer, false), (&mut by_cycles, true)] {
-                device.lead_in()?;
-                let from = device.stamp()?;
-                if cycles {
-                    spinner.spin_cycles((wanted as f64 * rate) as u64, device.stream())?;
-                } else {
-                    spinner.spin(wanted, device.stream())?;
-                }
-                let to = device.stamp()?;
-                times.push(device.elapsed_ns(from, to)?);
-            }
+            device.lead_in()?;
+            let from = device.stamp()?;
+            spinner.spin(wanted, device.stream())?;
+            let to = device.stamp()?;
+            times.push(device.elapsed_ns(from, to)?);
         }
-        println!(
-            "{wanted:6} ns: by timer {} | by cycles {}",
-            spread(&by_timer),
-            spread(&by_cycles)
-        );
+        println!("{wanted:6} ns: {}", spread(&times));
     }
     Ok(())
 }
@@ -207,12 +195,13 @@ fn ceilings(cuda: &Cuda) -> Outcome {
 
 fn sensors(cuda: &Cuda) -> Outcome {
     let mut sensors = NvmlSensors::open(&cuda.facts().uuid)?;
-    println!("{:?}", sensors.read());
+    let begun = std::time::Instant::now();
+    println!("{:?}", sensors.read(0));
     println!("{:?}", sensors.snapshot());
     println!(
         "reading, host us:  {}",
         host_us(50, || {
-            sensors.read();
+            sensors.read(begun.elapsed().as_nanos() as u64);
             Ok(())
         })?
     );

@@ -93,14 +93,6 @@ impl<D: Driver> Spinner<D> {
     pub fn spin(&self, ns: u64, stream: Stream) -> Result<(), DriverError> {
         self.0.spin(ns, stream)
     }
-
-    /// Keeps the stream busy for so many cycles of a multiprocessor.
-    ///
-    /// # Errors
-    /// A [`DriverError`].
-    pub fn spin_cycles(&self, cycles: u64, stream: Stream) -> Result<(), DriverError> {
-        self.0.spin_cycles(cycles, stream)
-    }
 }
 
 /// Times of the same copy in both cache states.

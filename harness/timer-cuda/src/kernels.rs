@@ -9,10 +9,9 @@ use crate::driver::{Driven, Driver};
 use crate::handle::{Function, Stream};
 
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
-const NAMES: [&CStr; 7] = [
+const NAMES: [&CStr; 6] = [
     c"proofhouse_empty",
     c"proofhouse_spin",
-    c"proofhouse_spin_cycles",
     c"proofhouse_sm_clock",
     c"proofhouse_read",
     c"proofhouse_write",
@@ -69,33 +68,28 @@ impl<D: Driver> Kernels<D> {
         self.one_thread(1, &[ns], stream)
     }
 
-    /// Keeps the stream busy for so many cycles of a multiprocessor.
-    pub(crate) fn spin_cycles(&self, cycles: u64, stream: Stream) -> Driven<()> {
-        self.one_thread(2, &[cycles], stream)
-    }
-
     /// Writes cycles, nanoseconds and the timer's first step, over at least `ns` nanoseconds, to
     /// the 24 bytes at `out`.
     pub(crate) fn sm_clock(&self, out: u64, ns: u64, stream: Stream) -> Driven<()> {
-        self.one_thread(3, &[out, ns], stream)
+        self.one_thread(2, &[out, ns], stream)
     }
 
     /// Reads `bytes` bytes, a multiple of 16; `sink` is writable for four bytes.
     pub(crate) fn read(&self, from: u64, bytes: u64, sink: u64, stream: Stream) -> Driven<()> {
         let vectors = bytes / VECTOR_BYTES;
-        self.on_vectors(4, vectors, &[from, vectors, sink], stream)
+        self.on_vectors(3, vectors, &[from, vectors, sink], stream)
     }
 
     /// Writes `bytes` bytes, a multiple of 16, with one word.
     pub(crate) fn write(&self, to: u64, bytes: u64, word: u32, stream: Stream) -> Driven<()> {
         let vectors = bytes / VECTOR_BYTES;
-        self.on_vectors(5, vectors, &[to, vectors, u64::from(word)], stream)
+        self.on_vectors(4, vectors, &[to, vectors, u64::from(word)], stream)
     }
 
     /// Copies `bytes` bytes, a multiple of 16.
     pub(crate) fn copy(&self, to: u64, from: u64, bytes: u64, stream: Stream) -> Driven<()> {
         let vectors = bytes / VECTOR_BYTES;
-        self.on_vectors(6, vectors, &[to, from, vectors], stream)
+        self.on_vectors(5, vectors, &[to, from, vectors], stream)
     }
 }
 

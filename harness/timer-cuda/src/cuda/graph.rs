@@ -40,6 +40,10 @@ fn list(graph: sys::CUgraph, into: &mut Vec<Node>) -> Driven<()> {
     // SAFETY: the graph is alive; with a null array the driver only tells the number.
     let counted = unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut count) };
     check("cuGraphGetNodes", counted)?;
+    if count == 0 {
+        // The driver refuses an array without room.
+        return Ok(());
+    }
     let mut handles = vec![std::ptr::null_mut(); count];
     // SAFETY: the array has room for as many nodes as is told.
     let listed = unsafe { sys::cuGraphGetNodes(graph, handles.as_mut_ptr(), &raw mut count) };
