@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("proofhouse-timer", &["schema"]),
     ("proofhouse-timer-cuda", &["schema", "timer"]),
     ("proofhouse-worker", &["schema", "timer"]),
-    ("proofhouse-worker-oracle", &["contract", "schema", "worker"]),
+    ("proofhouse-worker-oracle", &["contract", "schema", "worker", "worker-contract"]),
     ("proofhouse-worker-contract", &["contract", "schema", "worker"]),
     ("proofhouse-worker-cpu", &["contract", "cpu", "schema", "worker", "worker-contract"]),
     (

@@ -2,8 +2,12 @@
 //!
 //! The contract knows no protocol and the worker crate no operator, so this has a crate of its own.
 
+use std::collections::BTreeMap;
+
 use proofhouse_contract as contract;
-use proofhouse_contract::{Call, CallPlan, ContractError, ErrorKind, TensorLayout, TensorPlan};
+use proofhouse_contract::{
+    Call, CallPlan, ContractError, ErrorKind, OperatorSpec, TensorLayout, TensorPlan,
+};
 use proofhouse_schema::catalog::ParamValue;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::protocol::{Prepare, TypedError};
@@ -37,31 +41,34 @@ pub fn from_dtype(dtype: contract::Dtype) -> Dtype {
     }
 }
 
+/// The contract's parameters. A whole number for a real parameter is that real number: canonical JSON writes both alike.
+/// Every other mistake is kept, for the contract to refuse.
+#[must_use]
+pub fn to_params(
+    operator: &OperatorSpec,
+    params: &BTreeMap<String, ParamValue>,
+) -> BTreeMap<String, contract::ParamValue> {
+    let is_real = |name: &str| {
+        let default = operator.param(name).map(|param| param.default);
+        matches!(default, Some(contract::ParamValue::Float(_)))
+    };
+    let value = |name: &str, value: ParamValue| match value {
+        ParamValue::Boolean(value) => contract::ParamValue::Bool(value),
+        ParamValue::Integer(value) if is_real(name) => contract::ParamValue::Float(value as f64),
+        ParamValue::Integer(value) => contract::ParamValue::Int(value),
+        ParamValue::Float(value) => contract::ParamValue::Float(value),
+    };
+    params.iter().map(|(name, given)| (name.clone(), value(name, *given))).collect()
+}
+
 /// The call that a case names; nothing but the operator's name is checked.
-///
-/// A whole number for a real parameter is that real number, because JSON does not tell them apart.
 ///
 /// # Errors
 /// [`Decline::Unsupported`] for an operator that the contract lacks.
 pub fn to_call(case: &Prepare) -> Result<Call, Decline> {
     let operator = contract::find_operator(case.operator.as_str())
         .map_err(|error| Decline::Unsupported(error.to_string()))?;
-    let is_real = |name: &str| {
-        let default = operator.param(name).map(|param| param.default);
-        matches!(default, Some(contract::ParamValue::Float(_)))
-    };
-    let params = case.params.iter().map(|(name, value)| {
-        let value = match *value {
-            ParamValue::Boolean(value) => contract::ParamValue::Bool(value),
-            ParamValue::Integer(value) if is_real(name) => {
-                contract::ParamValue::Float(value as f64)
-            }
-            ParamValue::Integer(value) => contract::ParamValue::Int(value),
-            ParamValue::Float(value) => contract::ParamValue::Float(value),
-        };
-        (name.clone(), value)
-    });
-    let params = params.collect();
+    let params = to_params(operator, &case.params);
     Ok(Call { operator, dtype: to_dtype(case.dtype), dims: case.dims.clone(), params })
 }
 
@@ -113,4 +120,27 @@ pub fn refused(error: &ContractError) -> Decline {
         found,
         accepted: error.accepted.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dtype_goes_there_and_back_under_one_name() {
+        for dtype in Dtype::ALL {
+            assert_eq!(from_dtype(to_dtype(dtype)), dtype);
+            assert_eq!(to_dtype(dtype).name(), dtype.as_str());
+        }
+    }
+
+    #[test]
+    fn a_whole_number_is_a_real_parameter_and_other_mistakes_are_kept() {
+        let spec = contract::find_operator("rms_norm").expect("a catalog name");
+        let params = |value| to_params(spec, &BTreeMap::from([("eps".to_owned(), value)]))["eps"];
+        assert_eq!(params(ParamValue::Integer(1)), contract::ParamValue::Float(1.0));
+        assert_eq!(params(ParamValue::Boolean(true)), contract::ParamValue::Bool(true));
+        let other = to_params(spec, &BTreeMap::from([("k".to_owned(), ParamValue::Integer(3))]));
+        assert_eq!(other["k"], contract::ParamValue::Int(3));
+    }
 }

@@ -137,7 +137,7 @@ impl From<ContractError> for CheckerError {
 impl From<CheckerError> for Decline {
     fn from(error: CheckerError) -> Self {
         if let CheckerError::Contract(error) = &error {
-            return Decline::Refused(crate::convert::typed_error(error));
+            return proofhouse_worker_contract::refused(error);
         }
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(&error);

@@ -61,6 +61,21 @@ impl Setting {
                 .accepted("0 to 1"),
         )
     }
+
+    /// The logit of a row's given token; none for a token out of range that nobody checks.
+    fn selected_logit(
+        &self,
+        index: usize,
+        row: &[u8],
+        token: i64,
+    ) -> Result<Option<f32>, ContractError> {
+        let kind = self.target.kind;
+        let vocab = row.len() / kind.size();
+        match usize::try_from(token).ok().filter(|place| *place < vocab) {
+            Some(place) => Ok(Some(logit(kind, row, place))),
+            None => self.token_fault(index, token, vocab).map_or(Ok(None), Err),
+        }
+    }
 }
 
 fn integer(raw: &[u8]) -> i64 {
@@ -112,13 +127,6 @@ pub(crate) fn greedy_logprob(
     }))
 }
 
-/// A row's given token and its logit, or `None` for a token out of range.
-fn selected_logit(setting: &Setting, row: &[u8], token: i64) -> Option<f32> {
-    let vocab = row.len() / setting.target.kind.size();
-    let place = usize::try_from(token).ok().filter(|place| *place < vocab)?;
-    Some(logit(setting.target.kind, row, place))
-}
-
 /// Log-probability and rank of a given token.
 pub(crate) fn selected_logprob_rank(
     setting: Setting,
@@ -138,15 +146,10 @@ pub(crate) fn selected_logprob_rank(
     finish(over_rows(rows, row_bytes, &|first, (input, selected, mut logprob, mut rank)| {
         for index in 0..input.count() {
             let (row, token) = (input.row(index), integer(selected.row(index)));
-            let given = selected_logit(&setting, row, token);
-            let fault = if given.is_none() {
-                setting.token_fault(first + index, token, vocab)
-            } else {
-                None
+            let given = match setting.selected_logit(first + index, row, token) {
+                Ok(given) => given,
+                Err(fault) => return Some(fault),
             };
-            if fault.is_some() {
-                return fault;
-            }
             let (row_logprob, row_rank) = match given {
                 None => (f32::NAN, -1),
                 Some(given) => {
@@ -206,15 +209,10 @@ pub(crate) fn topk_logprobs(
         &|first, (input, selected, mut ids, mut logprobs, mut rank)| {
             for index in 0..input.count() {
                 let (row, token) = (input.row(index), integer(selected.row(index)));
-                let given = selected_logit(&setting, row, token);
-                let fault = if given.is_none() {
-                    setting.token_fault(first + index, token, vocab)
-                } else {
-                    None
+                let given = match setting.selected_logit(first + index, row, token) {
+                    Ok(given) => given,
+                    Err(fault) => return Some(fault),
                 };
-                if fault.is_some() {
-                    return fault;
-                }
                 let mut candidates = Candidates::new(k);
                 let ranked = Ranked::Logit(given.unwrap_or(f32::NAN));
                 let seen = Distribution::of(setting.target, row, ranked, Some(&mut candidates));
