@@ -8,9 +8,8 @@ use proofhouse_cpu::Cpu;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::ids::{OperatorName, ProviderId};
 use proofhouse_schema::protocol::{Capabilities, Prepare};
-use proofhouse_worker_contract::{from_dtype, refused, to_call, to_dtype, to_plan};
 use proofhouse_worker::{Decline, Description, Mode, Region, Storage, Tensor, Worker};
-
+use proofhouse_worker_contract::{from_dtype, refused, to_call, to_dtype, to_plan};
 
 /// The environment variable with the number of threads.
 pub const THREADS_VARIABLE: &str = "PROOFHOUSE_THREADS";

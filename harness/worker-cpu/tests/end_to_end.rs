@@ -428,6 +428,70 @@ fn real_tensors_from_a_file_are_rounded_once_and_run_right() {
     house.close();
 }
 
+/// A safetensors file of one F32 matrix of logits.
+fn file_of_logits(rows: &[[f32; 4]]) -> Vec<u8> {
+    let data: Vec<u8> = rows.iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
+    let header = format!(
+        r#"{{"logits":{{"dtype":"F32","shape":[{},4],"data_offsets":[0,{}]}}}}"#,
+        rows.len(),
+        data.len()
+    );
+    [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &data].concat()
+}
+
+#[test]
+fn logits_of_a_file_that_hold_a_nan_are_told_and_run_right_in_unchecked_mode() {
+    for (second, faults) in [(f32::NAN, true), (2.0, false)] {
+        let mut house = House::open();
+        let bytes = file_of_logits(&[[0.0, 1.0, -1.0, 0.5], [1.0, second, 0.0, 0.0]]);
+        std::fs::write(house.file("logits.safetensors"), &bytes).unwrap();
+        let name = OperatorName::new("greedy_logprob").unwrap();
+        let mut spec = spec(&name, &house.catalog.operators[&name], Dtype::F32, 4);
+        spec.dims.insert("rows".to_owned(), 2);
+        spec.inputs = Inputs::File {
+            path: "logits.safetensors".to_owned(),
+            sha256: Digest::of(&bytes),
+            tensors: [("logits".to_owned(), "logits".to_owned())].into(),
+            seed: Wide(1),
+        };
+        let gates = house.folder.path().to_str().unwrap().to_owned();
+        let posed = house.pose("posed", &spec, |pose| pose.gates.clone_from(&gates));
+        assert_eq!(posed.device_faults, faults);
+        house.run("logits", &spec, |pose| pose.gates.clone_from(&gates));
+        let refused = house.check("logits", true);
+        assert_eq!(matches!(refused, Reply::Refused { .. }), faults, "{refused:?}");
+        house.close();
+    }
+}
+
+#[test]
+fn a_case_that_fits_no_memory_is_a_typed_failure() {
+    let mut house = House::open();
+    let name = OperatorName::new("rms_norm").unwrap();
+    let mut spec = spec(&name, &house.catalog.operators[&name], Dtype::F32, 1 << 20);
+    let mut said = |rows: u64| {
+        spec.dims.insert("rows".to_owned(), rows);
+        let pose = Pose {
+            case: "vast".to_owned(),
+            spec: spec.clone(),
+            gates: String::new(),
+            file: "/nowhere/at/all".to_owned(),
+            poison: Poison::A,
+            contents: 0,
+            row: None,
+        };
+        match house.checker.ask(Request::Pose(pose)).unwrap() {
+            Reply::Failed { detail } => detail,
+            Reply::Refused { error, .. } => error.kind,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(said(1 << 20).contains("accepted: at most 1099511627776"));
+    assert_eq!(said(1 << 50), "overflow");
+    assert_eq!(said(u64::MAX), "overflow");
+    house.close();
+}
+
 #[test]
 fn input_files_that_do_not_fit_are_typed_failures() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../gates/inputs/smollm2.safetensors");
