@@ -6,6 +6,7 @@
 //!   blobs/<sha256>                       compressed sample columns
 //!   log/<writer>.jsonl                   one hash chain per writer
 //!   .lock                                held by the one run that writes
+//!   .partial/                            work that is not evidence yet
 //! ```
 //!
 //! A file's bytes are the canonical bytes of its record and its id is their sha256. Writing is: temporary file,
@@ -20,6 +21,7 @@ mod error;
 mod folder;
 mod log;
 mod merge;
+mod partial;
 mod survey;
 mod verify;
 mod writer;

@@ -279,7 +279,8 @@ fn recover(folder: &Folder) -> Result<(), EvidenceError> {
 
 fn temporaries(folder: &Folder) -> Result<Vec<(PathBuf, Digest)>, EvidenceError> {
     let mut found = Vec::new();
-    for room in list(folder.root())?.into_iter().filter(|e| e.is_dir) {
+    let rooms = list(folder.root())?.into_iter().filter(|e| e.is_dir && !e.name.starts_with('.'));
+    for room in rooms {
         let room = folder.root().join(room.name);
         for entry in list(&room)? {
             let digest = entry.name.strip_prefix(TEMPORARY).and_then(|hex| Digest::parse(hex).ok());
