@@ -13,6 +13,9 @@ import time
 
 import numpy as np
 
+import timer_abi
+from timer_abi import JUDGED, OK, TOO_SHORT, Plan, Report, Sample, Turn, sized
+
 ABI_VERSION = 1
 MOST_SETS = 2048
 MOST_SET_BYTES = 2 << 30
@@ -23,96 +26,9 @@ GUESS_NS = 20_000_000
 HEADROOM = 1.5
 WINDOW = 8
 TURN_POISON = 0xA5
-_ROTATING = 0xFFFFFFFF
-_OK, _INVALID, _DEVICE, _TOO_SHORT = 0, 1, 3, 5
-_CODES = {
-    2: "plan-refused",
-    4: "clock",
-    _TOO_SHORT: "sample-too-short",
-    6: "unsettled",
-    7: "device-poisoned",
-    8: "no-samples",
-}
-_U32, _U64, _F64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double
 _clock_ns = time.perf_counter_ns  # only guesses how many buffer sets to make; no sample comes from it
-
-
-def _struct(name, **fields):
-    """A C struct whose first field is its own size."""
-    made = type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
-    return made
-
-
-_Plan = _struct(
-    "_Plan",
-    size=_U32,
-    sets=_U32,
-    samples=_U32,
-    rewarm_samples=_U32,
-    calls=_U32,
-    restore=_U32,
-    cache=_U32,
-    reserved=_U32,
-    reach_ns=_U64,
-    footprint_bytes=_U64,
-    evict_bytes=_U64,
-    last_level_cache_bytes=_U64,
-    warm_up_max_ns=_U64,
-    warm_up_drift=_F64,
-    warm_up_max_samples=_U32,
-    warm_up_window=_U32,
-)
-_Turn = _struct("_Turn", size=_U32, samples=_U32, one_set=_U32, reserved=_U32, slowdown=_F64)
-_Sample = _struct(
-    "_Sample",
-    index=_U32,
-    phase=_U32,
-    first_set=_U32,
-    calls=_U32,
-    elapsed_ns=_F64,
-    region_ns=_U64,
-    event_reasons=_U64,
-)
-_Report = _struct(
-    "_Report",
-    size=_U32,
-    status=ctypes.c_int32,
-    samples=_U32,
-    turn=_U32,
-    calls=_U32,
-    warm_up_samples=_U32,
-    step_ns=_F64,
-    empty_region_ns=_F64,
-    timed_ns=_F64,
-    region_ns=_U64,
-    untimed_ns=_U64,
-    wall_ns=_U64,
-    loaded_code=_U64,
-    message=ctypes.c_char * 1024,
-)
-_CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _U32)
-
-
-def _load():
-    """The library and why there is none; PyDLL, so that the interpreter's lock is held over a timed region."""
-    path = os.environ.get("PROOFHOUSE_TIMER", "")
-    if not path:
-        return None, "PROOFHOUSE_TIMER is not set; accepted: the path of libproofhouse_timer.so"
-    try:
-        library = ctypes.PyDLL(path)
-        found = library.proofhouse_timer_abi_version()
-        functions = ("open", "warm_up", "turn", "close")
-        library = {name: getattr(library, "proofhouse_timer_" + name) for name in functions}
-    except (OSError, AttributeError) as error:
-        return None, "the native timer {!r} cannot be loaded: {}".format(path, error)
-    if found != ABI_VERSION:
-        return None, "the native timer {!r} has interface {}, accepted: {}".format(path, found, ABI_VERSION)
-    library["close"].restype = None
-    library["close"].argtypes = [ctypes.c_void_p]
-    return library, ""
-
-
-_LIBRARY, _REASON = _load()
+_FUNCTIONS = ("open", "warm_up", "turn", "close")
+_LIBRARY, _REASON = timer_abi.load(os.environ.get("PROOFHOUSE_TIMER", ""), "proofhouse_timer_", _FUNCTIONS, ABI_VERSION)
 
 
 def available():
@@ -156,8 +72,8 @@ class Measurement:
         self.outputs = [tensor.name for tensor in prepared.tensors if tensor.role == "out"]
         self.grow(1)
         self.contents = {name: self.cases[0].tensors[name].copy() for name in self.in_place}
-        self.callbacks = _CALLBACK(self.call), _CALLBACK(self.restore)
-        self.report = _Report(size=ctypes.sizeof(_Report))
+        self.callbacks = timer_abi.CALLBACK(self.call), timer_abi.CALLBACK(self.restore)
+        self.report = sized(Report)
         self.plan = self.choose(request)
         self.grow(self.plan.sets)
 
@@ -213,7 +129,7 @@ class Measurement:
         footprint = max(1, sum(tensor.span for tensor in self.prepared.tensors))
         cache = last_level_cache_bytes()
         reach = max(1, math.ceil(request["min_sample_ns"]))
-        plan = _Plan(size=ctypes.sizeof(_Plan), footprint_bytes=footprint, samples=1, sets=1, calls=MOST_CALLS)
+        plan = sized(Plan, footprint_bytes=footprint, samples=1, sets=1, calls=MOST_CALLS)
         plan.reach_ns, plan.restore = reach, bool(self.in_place)
         plan.warm_up_max_samples, plan.warm_up_window = max(request["samples"], WINDOW), WINDOW
         hot = request["cache"] == "hot"
@@ -276,32 +192,33 @@ class Measurement:
         report = ctypes.byref(self.report)
         handle, plan = ctypes.byref(self.handle), ctypes.byref(self.plan)
         status = _LIBRARY["open"](plan, call, restore, None, handle, report)
-        while status == _TOO_SHORT and self.plan.sets < self.fit:  # the guess was too slow: more sets, more calls
+        while status == TOO_SHORT and self.plan.sets < self.fit:  # the guess was too slow: more sets, more calls
             self.plan.sets = self.plan.calls = min(2 * self.plan.sets, self.fit)
             self.grow(self.plan.sets)
             status = _LIBRARY["open"](plan, call, restore, None, handle, report)
-        samples = (_Sample * max(1, self.report.warm_up_samples))()
-        if status == _OK:
+        samples = (Sample * max(1, self.report.warm_up_samples))()
+        if status == OK:
             status = _LIBRARY["warm_up"](self.handle, samples, len(samples), report)
         modules = [before, self.prepared.modules()]
-        if status != _OK:
+        if status != OK:
             return self.untrusted(status, modules)
         settled = [sample for sample in samples if sample.calls == self.report.calls]
         return self.taken(settled, 0, modules)
 
     def turn(self, request):
         """Takes one turn."""
-        turn = _Turn(size=ctypes.sizeof(_Turn), samples=request["samples"], one_set=_ROTATING)
+        turn = sized(Turn, samples=request["samples"], one_set=timer_abi.ROTATING)
         turn.slowdown = request.get("slowdown", 0)
-        samples = (_Sample * (request["samples"] + self.plan.rewarm_samples))()
+        samples = (Sample * (request["samples"] + self.plan.rewarm_samples))()
         report = ctypes.byref(self.report)
         status = _LIBRARY["turn"](self.handle, ctypes.byref(turn), samples, len(samples), report)
         modules = [self.report.loaded_code] * 2  # a turn during which it changes is invalid
-        if status != _OK:
+        if status != OK:
             return self.untrusted(status, modules)
         kept = samples[: self.report.samples]
-        rewarm = math.fsum(sample.elapsed_ns for sample in kept if sample.phase != 2)
-        return self.taken([sample for sample in kept if sample.phase == 2], self.report.untimed_ns + rewarm, modules)
+        rewarm = math.fsum(sample.elapsed_ns for sample in kept if sample.phase != JUDGED)
+        judged = [sample for sample in kept if sample.phase == JUDGED]
+        return self.taken(judged, self.report.untimed_ns + rewarm, modules)
 
     def taken(self, samples, untimed_ns, modules):
         """The answer's fields for samples that can be trusted."""
@@ -316,14 +233,5 @@ class Measurement:
 
     def untrusted(self, status, modules):
         """The answer's fields when there is no sample: reasons as data, or the callback's own failure."""
-        text = self.report.message.decode("utf-8", "replace")
-        if status == _DEVICE and self.failure is None:
-            raise RuntimeError(text)
-        if status == _INVALID:
-            pairs = [line.partition(": ") for line in text.splitlines()]
-            invalid = [{"code": code, "detail": detail} for code, _, detail in pairs]
-        elif status in _CODES or status == _DEVICE:
-            invalid = [{"code": _CODES.get(status, "device"), "detail": text}]
-        else:
-            raise RuntimeError("native timer, status {}: {}".format(status, text))
+        invalid = timer_abi.findings(status, timer_abi.text_of(self.report), self.failure is not None)
         return {"elapsed_ns": [], "untimed": 0, "modules": modules, "invalid": invalid}
