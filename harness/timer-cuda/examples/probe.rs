@@ -195,13 +195,12 @@ fn ceilings(cuda: &Cuda) -> Outcome {
 
 fn sensors(cuda: &Cuda) -> Outcome {
     let mut sensors = NvmlSensors::open(&cuda.facts().uuid)?;
-    let begun = std::time::Instant::now();
-    println!("{:?}", sensors.read(0));
+    println!("{:?}", sensors.read());
     println!("{:?}", sensors.snapshot());
     println!(
         "reading, host us:  {}",
         host_us(50, || {
-            sensors.read(begun.elapsed().as_nanos() as u64);
+            sensors.read();
             Ok(())
         })?
     );

@@ -414,8 +414,7 @@ impl<W: CudaWork, D: Driver> Device for CudaDevice<W, D> {
             let text = format!("a multiprocessor's clock counted {cycles} cycles in {ns} ns");
             return Err(DeviceError::new(DeviceCall::EventReasons, text));
         }
-        let now_ns = self.driver.host_now_ns()?;
-        let reading = self.sensors.as_mut().map(|sensors| sensors.read(now_ns)).unwrap_or_default();
+        let reading = self.sensors.as_mut().map(|sensors| sensors.read()).unwrap_or_default();
         self.rows.push(Row { sm_mhz: cycles as f64 * 1e3 / ns as f64, reading });
         Ok(EventReasons(reading.reasons.unwrap_or(0)))
     }

@@ -45,9 +45,7 @@ pub use events::Stamp;
 pub use handle::{Graph, Stream};
 pub use memory::{ALIGNMENT, Allocation, Arena, DeviceBuffer};
 pub use plan::{Cell, DevicePlan, MOST_GRAPH_CALLS, MOST_SET_BYTES, MOST_SETS, device_plan};
-pub use sensors::{
-    ComputeProcess, ENERGY_NS, NvmlSensors, Reading, SensorError, Sensors, Snapshot,
-};
+pub use sensors::{ComputeProcess, NvmlSensors, Reading, SensorError, Sensors, Snapshot};
 pub use stream::OwnedStream;
 pub use telemetry::{Row, columns};
 pub use witness::Witness;

@@ -13,11 +13,10 @@ use serde::Serialize;
 /// Where the library lies on a machine that has no development package, and on one that has.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
 
-/// How old a reading of the energy counter may be, in nanoseconds: asking for it takes two
-/// milliseconds on an H200, and the counter moves every tenth of a second.
-pub const ENERGY_NS: u64 = 200_000_000;
-
 /// What is read for every sample; none where the device does not tell.
+///
+/// The energy counter is not among it: it moves every tenth of a second, and asking an H200 for it
+/// takes two milliseconds, more than a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Reading {
     /// Why clocks are held back, NVML's bit set.
@@ -26,8 +25,6 @@ pub struct Reading {
     pub power_mw: Option<f64>,
     /// Temperature in degrees Celsius.
     pub temperature_c: Option<f64>,
-    /// The energy counter in millijoules, as it was at most [`ENERGY_NS`] before.
-    pub energy_mj: Option<f64>,
 }
 
 /// What is read once in a while.
@@ -39,6 +36,8 @@ pub struct Snapshot {
     pub memory_mhz: Option<u32>,
     /// The power limit in milliwatts.
     pub power_limit_mw: Option<u32>,
+    /// The energy counter in millijoules.
+    pub energy_mj: Option<u64>,
     /// Processes that compute on the device; none where they cannot be listed.
     pub processes: Option<Vec<ComputeProcess>>,
 }
@@ -54,8 +53,8 @@ pub struct ComputeProcess {
 
 /// Reads a device.
 pub trait Sensors: std::fmt::Debug {
-    /// What is read for every sample; `now_ns` is the host's monotonic clock.
-    fn read(&mut self, now_ns: u64) -> Reading;
+    /// What is read for every sample.
+    fn read(&mut self) -> Reading;
     /// What is read once in a while.
     fn snapshot(&mut self) -> Snapshot;
 }
@@ -81,11 +80,7 @@ pub enum SensorError {
 
 /// A device of NVML.
 #[derive(Debug)]
-pub struct NvmlSensors {
-    device: nvml_wrapper::Device<'static>,
-    /// When the energy counter was read, and what it said.
-    energy: Option<(u64, Option<f64>)>,
-}
+pub struct NvmlSensors(nvml_wrapper::Device<'static>);
 
 impl NvmlSensors {
     /// The device with the UUID.
@@ -101,7 +96,7 @@ impl NvmlSensors {
             uuid: uuid.to_owned(),
             why: error.to_string(),
         })?;
-        Ok(Self { device, energy: None })
+        Ok(Self(device))
     }
 }
 
@@ -116,35 +111,18 @@ fn initialize() -> Result<Nvml, String> {
     Err(last)
 }
 
-impl NvmlSensors {
-    fn energy_mj(&mut self, now_ns: u64) -> Option<f64> {
-        match self.energy {
-            Some((read_ns, energy)) if now_ns.saturating_sub(read_ns) < ENERGY_NS => energy,
-            _ => {
-                let counter = self.device.total_energy_consumption();
-                // Below 2^53 mJ for three hundred thousand years at a kilowatt.
-                let energy = counter.ok().map(|energy| energy as f64);
-                self.energy = Some((now_ns, energy));
-                energy
-            }
-        }
-    }
-}
-
 impl Sensors for NvmlSensors {
-    fn read(&mut self, now_ns: u64) -> Reading {
-        let energy_mj = self.energy_mj(now_ns);
-        let device = &self.device;
+    fn read(&mut self) -> Reading {
+        let device = &self.0;
         Reading {
             reasons: device.current_throttle_reasons().ok().map(|reasons| reasons.bits()),
             power_mw: device.power_usage().ok().map(f64::from),
             temperature_c: device.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
-            energy_mj,
         }
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        let device = &self.device;
+        let device = &self.0;
         let processes = device.running_compute_processes().ok().map(|found| {
             found
                 .into_iter()
@@ -161,6 +139,7 @@ impl Sensors for NvmlSensors {
             sm_mhz: device.clock_info(Clock::SM).ok(),
             memory_mhz: device.clock_info(Clock::Memory).ok(),
             power_limit_mw: device.enforced_power_limit().ok(),
+            energy_mj: device.total_energy_consumption().ok(),
             processes,
         }
     }

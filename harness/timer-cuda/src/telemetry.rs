@@ -26,7 +26,7 @@ pub fn columns(rows: &[Row]) -> Telemetry {
         reasons: reasons.unwrap_or_default(),
         power_mw: column(|row| row.reading.power_mw),
         temperature_c: column(|row| row.reading.temperature_c),
-        energy_mj: column(|row| row.reading.energy_mj),
+        energy_mj: Vec::new(),
     }
 }
 
@@ -36,12 +36,7 @@ mod tests {
 
     #[test]
     fn a_column_with_a_hole_is_left_out_and_the_others_stay() {
-        let full = Reading {
-            reasons: Some(4),
-            power_mw: Some(1.0),
-            temperature_c: Some(40.0),
-            energy_mj: Some(7.0),
-        };
+        let full = Reading { reasons: Some(4), power_mw: Some(1.0), temperature_c: Some(40.0) };
         let rows = [
             Row { sm_mhz: 1_980.0, reading: full },
             Row { sm_mhz: 1_965.0, reading: Reading { power_mw: None, ..full } },
@@ -50,7 +45,7 @@ mod tests {
         assert_eq!(telemetry.sm_mhz, [1_980.0, 1_965.0]);
         assert_eq!(telemetry.reasons, [4, 4]);
         assert!(telemetry.power_mw.is_empty());
-        assert_eq!((telemetry.temperature_c, telemetry.energy_mj), (vec![40.0; 2], vec![7.0; 2]));
+        assert_eq!(telemetry.temperature_c, [40.0; 2]);
         assert!(columns(&[]).is_empty());
     }
 }
