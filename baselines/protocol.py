@@ -50,9 +50,9 @@ class Case:
     """One case, bound to one set of arrays.
 
     `name`, `operator`, `dtype`; `dims` and `params` by name; `dtypes` and `tensors` (numpy arrays with the layout of
-    the case: BF16 as uint16, F8_E4M3 as uint8; PyTorch's tensors on a device) by tensor name; `checked` tells whether values are to be checked;
-    `shared` is a dict that all bindings of the case share, for what is compiled once; `threads` is the number of
-    threads that the contract grants.
+    the case: BF16 as uint16, F8_E4M3 as uint8; PyTorch's tensors on a device) by tensor name; `checked` tells whether
+    values are to be checked; `shared` is a dict that all bindings of the case share, for what is compiled once;
+    `threads` is the number of threads that the contract grants.
     """
 
     def __init__(self, request, shared, tensors):
@@ -175,6 +175,7 @@ class _Worker:
             error.update(found=refusal.found, accepted=refusal.accepted)
             return "refused", {"case": case, "error": error}
         except Unsupported as reason:
+            self.place.examine(reason)  # what is declined after a device's error may be that error's doing
             return "unsupported", {"case": case, "reason": str(reason)}
         except Exception as error:
             traceback.print_exc()
@@ -216,12 +217,16 @@ class _Worker:
         prepared = self.prepared(request)
         if not _timer.available():
             raise Unsupported(_timer.reason())
+        if request.get("launch", "eager") == "graph" and not self.place.graph:
+            raise Unsupported("a graph needs a device; this worker runs on the processor")
         if request["phase"] == "warm":
             prepared.end_measurement()
             prepared.measurement = _timer.Measurement(prepared, request)
         if prepared.measurement is None:
             raise RuntimeError("a turn before the warm-up of case {!r}".format(request["case"]))
         measured = prepared.measurement.take(request)
+        if measured["invalid"]:
+            self.place.examine(RuntimeError(measured["invalid"][0]["detail"]))
         echo = {name: request[name] for name in ("case", "phase", "block", "position")}
         return "measured", {**echo, **measured}
 

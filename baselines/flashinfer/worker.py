@@ -1,4 +1,4 @@
-"""The `flashinfer` provider: FlashInfer's operators with outputs made before.
+"""The `flashinfer` provider: FlashInfer's norm with its output made before. provider.toml says what is left out.
 
 Its kernels begin before the one in front of them has ended (programmatic dependent launch), which is its default on
 this hardware and stays so.
@@ -21,24 +21,12 @@ def rms_norm(case):
     return lambda: flashinfer.rmsnorm(x, w, eps, out=y)
 
 
-def add_rms_norm(case):
-    """residual += x; x = residual / rms(residual) * w."""
-    (x, residual, w), eps = dense(case, "x", "residual", "w"), case.params["eps"]
-    return lambda: flashinfer.fused_add_rmsnorm(x, residual, w, eps)
-
-
-def silu_and_mul(case):
-    """y = silu(g) * u."""
-    x, y = dense(case, "x", "y")
-    return lambda: flashinfer.silu_and_mul(x, out=y)
-
-
 def witness():
     """What code was chosen."""
     return {"dispatch": architecture()}
 
 
-FORMS = (rms_norm, add_rms_norm, silu_and_mul)
+FORMS = (rms_norm,)
 OPERATORS = {form.__name__: (["F16", "BF16"], quietly(form)) for form in FORMS}
 
 if __name__ == "__main__":

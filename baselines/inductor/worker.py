@@ -1,6 +1,9 @@
 """The `inductor` provider: each operator as one function under torch.compile, compiled for the case's shape when it is
 prepared. The whole function must compile: a break in the graph is an error, and so is a case for which nothing was
 compiled. Outputs are stored by the compiled code itself. provider.toml says which operators and dtypes are left out.
+
+On a GPU the norms and silu_and_mul are tuned as the mode max-autotune-no-cudagraphs does, when they are prepared; it
+made the logits' operators slower, which are compiled as by default.
 """
 
 import pathlib
@@ -13,7 +16,7 @@ from protocol import DEVICE, serve  # noqa: E402
 import torch  # noqa: E402
 import torch._dynamo as dynamo  # noqa: E402
 import torch._inductor.config as inductor  # noqa: E402
-from torch_tensors import F8_MAX, SMALLEST_SCALE, architecture, over, use_threads  # noqa: E402
+from torch_tensors import F8_MAX, SMALLEST_SCALE, architecture, empty, over, use_threads  # noqa: E402
 
 SHAPES = 4096  # specializations of one function; the default of 8 is fewer than a gate has cells
 dynamo.config.recompile_limit = dynamo.config.cache_size_limit = SHAPES
@@ -39,13 +42,13 @@ def add_rms_norm(x, residual, w, *, eps):
     x.copy_(normed(total, eps) * w.float())
 
 
-def rms_norm_dynamic_fp8(x, w, q, scale, residual=None, *, eps):
-    """E4M3 values and one scale per row."""
+def rms_norm_dynamic_fp8(x, w, q, scale, limit, residual=None, *, eps):
+    """E4M3 values and one scale per row. `limit` holds 448: on a GPU a constant would become its rounded reciprocal."""
     if residual is not None:
         x = x + residual
         residual.copy_(x)
     v = (normed(x, eps).to(x.dtype) * w).float()
-    largest = (v.abs().amax(-1, keepdim=True) / F8_MAX).clamp_min(SMALLEST_SCALE)
+    largest = (v.abs().amax(-1, keepdim=True) / limit).clamp_min(SMALLEST_SCALE)
     scale.copy_(largest)
     q.copy_((v / largest).to(q.dtype))
 
@@ -117,7 +120,12 @@ FORMS = {
     "min_p": (min_p, ("logits", "p"), ()),
 }
 DTYPES = {"topk_logprobs": ["F32"]}
+TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}  # what the mode stands for
+OPTIONS = {}
 if DEVICE == "cuda":
+    OPTIONS = {name: TUNED for name in ("rms_norm", "add_rms_norm", "silu_and_mul")}
+    # Quotients are rounded to E4M3, where many lie on midpoints: the approximate division would decide those.
+    OPTIONS["rms_norm_dynamic_fp8"] = {**TUNED, "eager_numerics.division_rounding": True}
     FORMS["add_rms_norm"] = add_rms_norm, ("x", "residual", "w"), NORM
     FORMS["greedy_logprob"] = greedy_logprob_on_gpu, LOGITS, ()
 else:
@@ -135,15 +143,17 @@ def copy_of(tensor):
     return made.copy_(tensor)
 
 
-def binder(function, names, params, mode=None):
+def binder(function, names, params, options=None):
     """The function that binds a case to the compiled form of `function`."""
-    compiled = torch.compile(function, fullgraph=True, dynamic=False, mode=mode)
+    compiled = torch.compile(function, fullgraph=True, dynamic=False, options=options)
     signatures = set()
 
     def bind(case):
         use_threads(case.threads)
-        extra = ("residual",) if case.params.get("add-residual") else ()
-        tensors = over(case, *names, *extra)
+        tensors = over(case, *names)
+        if case.operator == "rms_norm_dynamic_fp8":
+            tensors.append(empty(tensors[0], 1).fill_(F8_MAX))
+            tensors += over(case, "residual") if case.params["add-residual"] else []
         chosen = {name: case.params[name] for name in params}
 
         def run():
@@ -168,7 +178,8 @@ def witness():
     return {"dispatch": "{} graphs={}".format(target, compiled_graphs())}
 
 
-OPERATORS = {name: (DTYPES.get(name, ["F32", "F16", "BF16"]), binder(*form)) for name, form in FORMS.items()}
+BINDS = {name: binder(*form, options=OPTIONS.get(name)) for name, form in FORMS.items()}
+OPERATORS = {name: (DTYPES.get(name, ["F32", "F16", "BF16"]), bind) for name, bind in BINDS.items()}
 
 if __name__ == "__main__":
     packages, devices = ("torch", "numpy"), ("cpu", "cuda")

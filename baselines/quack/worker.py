@@ -1,4 +1,4 @@
-"""The `quack` provider: QuACK's kernels, compiled ahead into one library for the hidden sizes that it names.
+"""The `quack` provider: QuACK's norm, compiled ahead into one library for some hidden sizes; provider.toml lists them.
 
 The library has no metadata of a package, so its version is known by its digest.
 """
@@ -32,27 +32,19 @@ PATH = found()
 kernels = tvm_ffi.load_module(str(PATH))
 
 
-def kernel(case, name):
+def kernel(case):
     """The function for a hidden size, where there is one."""
     hidden = case.dims["hidden"]
-    wanted = "quack_{}_{}_{}".format(name, DTYPES[case.dtype], hidden)
     try:
-        return kernels[wanted]
+        return kernels["quack_rmsnorm_{}_{}".format(DTYPES[case.dtype], hidden)]
     except AttributeError as error:
         raise Unsupported("no kernel was compiled for a hidden size of {}".format(hidden)) from error
 
 
 def rms_norm(case):
     """y = x / rms(x) * w."""
-    (x, w, y), eps, call = dense(case, "x", "w", "y"), case.params["eps"], kernel(case, "rmsnorm")
+    (x, w, y), eps, call = dense(case, "x", "w", "y"), case.params["eps"], kernel(case)
     return lambda: call(x, w, None, None, y, None, None, None, eps)
-
-
-def add_rms_norm(case):
-    """residual += x; x = residual / rms(residual) * w."""
-    (x, residual, w), eps = dense(case, "x", "residual", "w"), case.params["eps"]
-    call = kernel(case, "add_rmsnorm")
-    return lambda: call(x, w, None, residual, x, residual, None, None, eps)
 
 
 def witness():
@@ -60,7 +52,7 @@ def witness():
     return {"dispatch": architecture()}
 
 
-FORMS = (rms_norm, add_rms_norm)
+FORMS = (rms_norm,)
 OPERATORS = {form.__name__: (["F16", "BF16"], quietly(form)) for form in FORMS}
 
 if __name__ == "__main__":

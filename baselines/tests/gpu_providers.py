@@ -37,8 +37,8 @@ FEWER = {"norm": ((5, 4099), (64, 5120)), "silu": ((3, 17), (64, 14336)), "logit
 TIMED = {"norm": ((1, 4096), (32, 4096), (1024, 4096), (8192, 4096))}
 TIMED["silu"] = ((1, 14336), (32, 14336), (1024, 14336), (8192, 14336))
 TIMED["logits"] = ((1, 151936), (8, 151936), (128, 151936))
-TUNED = {("rms_norm", 1), ("rms_norm", 8192), ("silu_and_mul", 8192), ("rms_norm_dynamic_fp8", 8192)}
-TUNED |= {("greedy_logprob", 8), ("min_p", 128)}
+OTHERWISE = {("rms_norm", 32), ("add_rms_norm", 32), ("add_rms_norm", 8192), ("silu_and_mul", 32)}  # Inductor, also
+OTHERWISE |= {("rms_norm_dynamic_fp8", 32), ("greedy_logprob", 8), ("greedy_logprob", 128), ("min_p", 8)}
 CALLS, REPLAYS = 40, 15
 ENDS_WITHIN = 10  # seconds that a worker gets to end by itself
 
@@ -252,7 +252,7 @@ class Clock:
         request = {**small, "case": "c", "tensors": fields, "dims": {**small["dims"], "rows": rows}}
         calls, shared = [], {}
         for _ in range(max(2, min(CALLS, 3 * self.cache // size + 1))):
-            tensors = {field["name"]: self.values(**field, shape=shapes[field["name"]], width=width) for field in fields}
+            tensors = {f["name"]: self.values(**f, shape=shapes[f["name"]], width=width) for f in fields}
             calls.append(bind(Case(request, shared, tensors)))
         return calls, size
 
@@ -345,7 +345,7 @@ def time_libraries(clock, only):
 
 
 def time_inductor(clock, operator):
-    """One operator under Inductor, in its default mode and tuned further."""
+    """One operator under Inductor as the provider has it, and at some shapes the other way: tuned or not."""
     made = module("inductor")
     dtype = "F32" if kind(operator) == "logits" else "BF16"
     for shape in TIMED[kind(operator)]:
@@ -354,11 +354,13 @@ def time_inductor(clock, operator):
         bind = made.binder(made.greedy_logprob, made.LOGITS, ())
         for shape in TIMED["logits"]:
             clock.time("inductor, place with the maximum", bind, operator, dtype, shape)
-    form = made.FORMS[operator]
+    chosen = made.OPTIONS.get(operator)
+    label = "inductor, not tuned" if chosen else "inductor, tuned"
+    options = {name: value for name, value in chosen.items() if name not in made.TUNED} if chosen else made.TUNED
     for shape in TIMED[kind(operator)]:
-        if (operator, shape[0]) in TUNED:
-            bind = made.binder(*form, mode="max-autotune-no-cudagraphs")
-            clock.time("inductor, max-autotune", bind, operator, dtype, shape, variants(operator, shape[1])[0])
+        if (operator, shape[0]) in OTHERWISE:
+            bind = made.binder(*made.FORMS[operator], options=options or None)
+            clock.time(label, bind, operator, dtype, shape, variants(operator, shape[1])[0])
 
 
 # ---- all of it
@@ -432,7 +434,9 @@ def shown(rows):
         groups.setdefault((row["provider"], row["operator"], row["dtype"]), []).append(row)
     for (provider, operator, dtype), found in groups.items():
         right = [row for row in found if row["outcome"] == "right"]
-        print(provider, operator, dtype, "{} of {} right".format(len(right), len(found)), flush=True)
+        declined = sum(row["outcome"].startswith("unsupported") for row in found)
+        counts = len(right), len(found) - declined, declined
+        print(provider, operator, dtype, "{} of {} right, {} declined".format(*counts), flush=True)
         others = {}
         for row in [row for row in found if row not in right]:
             text = row["outcome"] + (" {} {}".format(row["distance"], row["outside"]) if "distance" in row else "")

@@ -246,13 +246,14 @@ class Errors(unittest.TestCase):
             self.assertEqual(worker.end(), 0)
 
     def test_a_worker_ends_without_an_answer_when_its_device_is_lost(self):
-        with planted("sticky") as worker:
-            worker.ask("prepare", **worker.pose("c", reference.make(*ODD)))
-            with self.assertRaises(ValueError):  # the socket closes: there is no line
-                worker.ask("check", case="c", checked=False)
-            status, said = worker.gives_up()
-        self.assertEqual(status, 70)
-        self.assertIn("the device is lost", said)
+        for kind in ("sticky", "sticky-declines"):
+            with self.subTest(kind), planted(kind) as worker:
+                worker.ask("prepare", **worker.pose("c", reference.make(*ODD)))
+                with self.assertRaises(ValueError):  # the socket closes: there is no line
+                    worker.ask("check", case="c", checked=False)
+                status, said = worker.gives_up()
+                self.assertEqual(status, 70)
+                self.assertIn("the device is lost", said)
 
     def test_a_worker_that_cannot_time_on_its_device_says_so(self):
         with planted("none") as worker:

@@ -7,6 +7,22 @@ from test_protocol import NUMPY, planted
 
 import reference
 
+# Findings that speak of the clock and of how long something took: a busy machine gives them, whatever the worker does.
+# Others (code that was loaded, work that escaped, a refused plan) are its own fault.
+OF_THE_CLOCK = {
+    "unsettled",
+    "sample-too-short",
+    "too-short",
+    "below-floor",
+    "zero-time",
+    "longer-than-wall",
+    "clock",
+    "clock-events",
+    "clock-went-back",
+    "host-clock-went-back",
+}
+TRIES = 20
+
 NEEDS_TIMER = unittest.skipUnless(TIMER, "PROOFHOUSE_TIMER names no native timer")
 
 
@@ -23,22 +39,38 @@ class WithoutTheTimer(unittest.TestCase):
 
 @NEEDS_TIMER
 class WithTheTimer(unittest.TestCase):
-    def warmed(self, worker, case, **fields):
+    def measured(self, worker, phase, **fields):
+        """An answer with samples; what a real clock refuses is asked for again, a bounded number of times."""
+        for _ in range(TRIES):
+            answer = worker.measure("c", phase, **fields)
+            self.assertEqual(answer["verb"], "measured", answer)
+            codes = {finding["code"] for finding in answer["invalid"]}
+            if not codes:
+                return answer
+            self.assertLessEqual(codes, OF_THE_CLOCK, answer)
+        self.fail("no valid {} in {} tries: {}".format(phase, TRIES, answer))
+
+    def warmed(self, worker, case):
         worker.ask("prepare", **worker.pose("c", case))
-        answer = worker.measure("c", "warm", samples=200, **fields)
-        self.assertEqual((answer["verb"], answer.get("invalid")), ("measured", []), answer)
-        return answer
+        return self.measured(worker, "warm", samples=2000)
 
     def test_a_turn_gives_as_many_samples_as_asked_and_accounts_for_its_time(self):
         with Supervisor("numpy", NUMPY) as worker:
             warm = self.warmed(worker, reference.make("rms_norm", "F32", 8, 512))
             self.assertEqual(warm["phase"], "warm")
-            turn = worker.measure("c", "turn", samples=11, block=3, position=1)
+            turn = self.measured(worker, "turn", samples=11, block=3, position=1)
             self.assertEqual((turn["phase"], turn["block"], turn["position"]), ("turn", 3, 1))
             self.assertEqual((len(turn["elapsed_ns"]), turn["calls"]), (11, warm["calls"]))
             self.assertAlmostEqual(turn["timed"], sum(turn["elapsed_ns"]), delta=1)
             self.assertLessEqual(turn["timed"] + turn["untimed"], turn["wall"])
             self.assertEqual(turn["modules"][0], turn["modules"][1])
+
+    def test_graphs_are_not_timed_on_the_processor(self):
+        with Supervisor("numpy", NUMPY) as worker:
+            worker.run("c", reference.make("rms_norm", "F32", 2, 8))
+            answer = worker.measure("c", "warm", launch="graph")
+            self.assertEqual(answer["verb"], "unsupported", answer)
+            self.assertIn("a graph needs a device", answer["reason"])
 
     def test_published_outputs_of_timed_calls_are_right_also_in_place(self):
         for operator in ("silu_and_mul", "add_rms_norm", "min_p"):
@@ -46,15 +78,15 @@ class WithTheTimer(unittest.TestCase):
             with self.subTest(operator), Supervisor("numpy", NUMPY) as worker:
                 self.warmed(worker, case)
                 for _ in range(2):
-                    self.assertTrue(worker.measure("c", "turn", publish=True)["elapsed_ns"])
+                    self.assertTrue(self.measured(worker, "turn", publish=True)["elapsed_ns"])
                     self.assertLessEqual(reference.worst(case, worker.outputs("c"))[1], 1)
 
     def test_what_is_not_written_while_timed_shows_as_poison(self):
         case = reference.make("rms_norm", "F32", 4, 256)
         with planted("idle-when-timed") as worker:
             self.assertLessEqual(reference.worst(case, worker.run("c", case)[1])[1], 1)
-            worker.measure("c", "warm", samples=200)
-            worker.measure("c", "turn", publish=True)
+            self.measured(worker, "warm", samples=2000)
+            self.measured(worker, "turn", publish=True)
             self.assertGreater(reference.worst(case, worker.outputs("c"))[1], 1)
             self.assertEqual(set(worker.outputs("c")["y"].tobytes()), {0xA5})
 
@@ -63,16 +95,19 @@ class WithTheTimer(unittest.TestCase):
             first, second = (reference.make(operator, "F32", 4, 256, seed=seed) for seed in (1, 2))
             with self.subTest(operator), Supervisor("numpy", NUMPY) as worker:
                 self.warmed(worker, first)
-                worker.measure("c", "turn")
+                self.measured(worker, "turn")
                 worker.pose("c", second)
-                worker.measure("c", "turn", refresh=True, publish=True)
+                self.measured(worker, "turn", refresh=True, publish=True)
                 self.assertLessEqual(reference.worst(second, worker.outputs("c"))[1], 1)
 
     def test_the_planted_slowdown_lengthens_every_sample(self):
         with Supervisor("numpy", NUMPY) as worker:
             self.warmed(worker, reference.make("rms_norm", "F32", 8, 512))
-            plain = min(worker.measure("c", "turn", samples=31)["elapsed_ns"])
-            slowed = min(worker.measure("c", "turn", samples=31, slowdown=1.0)["elapsed_ns"])
+            for _ in range(TRIES):  # a plain turn that was held up throughout says nothing of the slowed one
+                plain = min(self.measured(worker, "turn", samples=31)["elapsed_ns"])
+                slowed = min(self.measured(worker, "turn", samples=31, slowdown=1.0)["elapsed_ns"])
+                if slowed > 1.5 * plain:
+                    break
         self.assertGreater(slowed, 1.5 * plain)
 
     def test_a_call_that_fails_while_timed_gives_no_sample(self):

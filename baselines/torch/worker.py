@@ -1,6 +1,7 @@
 """The `torch` provider: PyTorch's eager operators, with `out=` and in-place forms over memory made before.
 
-These forms are the fastest on the CPU; eager_cuda.py has those that differ on a GPU. NaN follows PyTorch: it wins a
+These forms are the fastest on the CPU; eager_cuda.py has those that differ on a GPU. Those of the logits' operators do
+not: over few rows a kernel for each step fills the device, and one softmax does not. NaN follows PyTorch: it wins a
 maximum and a row's largest magnitude.
 """
 

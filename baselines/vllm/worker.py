@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from protocol import serve, versions  # noqa: E402
+from protocol import Unsupported, serve, versions  # noqa: E402
 
 import torch  # noqa: E402
 from torch_tensors import architecture, dense, quietly  # noqa: E402
@@ -36,6 +36,8 @@ def rms_norm_dynamic_fp8(case):
     """E4M3 values and one scale per row."""
     (x, w, q, scale), eps = dense(case, "x", "w", "q", "scale"), case.params["eps"]
     residual = dense(case, "residual")[0] if case.params["add-residual"] else None
+    if residual is not None and case.dtype != "F32":
+        raise Unsupported("with a residual in F16 or BF16 it normalizes the sum before that is rounded")
     return lambda: operators.rms_norm_dynamic_per_token_quant(q, x, w, scale, eps, None, residual)
 
 

@@ -70,6 +70,6 @@ class Device:
         graph()
 
     def examine(self, error):
-        if isinstance(error, StickyError):
+        if isinstance(error, StickyError) or isinstance(error.__cause__, StickyError):
             print("the device is lost", file=sys.stderr, flush=True)
             os._exit(LOST)

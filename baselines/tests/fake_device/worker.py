@@ -19,6 +19,8 @@ def planted(case):
     def run():
         if kind == "sticky":
             raise StickyError("an illegal memory access was encountered")
+        if kind == "sticky-declines":
+            raise Unsupported("it cannot be captured") from StickyError("an illegal memory access was encountered")
         if kind == "raises":
             raise MemoryError("out of memory")
         if kind == "writes-nothing":
