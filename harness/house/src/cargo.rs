@@ -1,6 +1,8 @@
 //! Builds and tests the workspace through cargo, with the library in reach.
 
 use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,21 @@ const PACKAGES: &[&str] = &[
     // Its shared library is the timer of the Python providers.
     "proofhouse-timer",
 ];
+
+/// The packages of workers on an NVIDIA GPU, built where there is one, and for a bundle.
+const CUDA_PACKAGES: &[&str] = &["proofhouse-worker-cuda", "proofhouse-timer-cuda"];
+
+/// What NVIDIA's driver puts on a machine.
+const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
+
+/// Which devices binaries are built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// The host, and a GPU where there is one.
+    Found,
+    /// Every kind.
+    All,
+}
 
 /// Programs that are Chromium, by the names that systems give it.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
@@ -42,9 +59,11 @@ pub struct Cargo<'a> {
 
 impl Cargo<'_> {
     /// Builds the release binaries; cargo's own progress and messages go to standard error.
-    pub fn build_release(&self) -> Result<(), HouseError> {
+    pub fn build_release(&self, devices: Devices) -> Result<(), HouseError> {
         let mut command = self.command(&["build", "--release"]);
-        for package in PACKAGES {
+        let cuda = devices == Devices::All || Path::new(NVIDIA_DRIVER).exists();
+        let more: &[&str] = if cuda { CUDA_PACKAGES } else { &[] };
+        for package in PACKAGES.iter().chain(more) {
             command.args(["--package", package]);
         }
         self.with_features(&mut command);
@@ -52,6 +71,25 @@ impl Cargo<'_> {
             status if status.success() => Ok(()),
             status => Err(HouseError::BuildFailed { status: status.to_string() }),
         }
+    }
+
+    /// Builds the command without the index into the folder `bundle` beside the binaries, and puts the whole one back.
+    pub fn build_bundled_command(&self) -> Result<(), HouseError> {
+        let mut lean = self.command(&["build", "--release", "--package", "proofhouse"]);
+        lean.arg("--no-default-features");
+        let build = |command: &mut Command| match status_of(command)? {
+            status if status.success() => Ok(()),
+            status => Err(HouseError::BuildFailed { status: status.to_string() }),
+        };
+        build(&mut lean)?;
+        let built = self.layout.binaries.join("proofhouse");
+        let folder = self.layout.binaries.join("bundle");
+        let at = |source| HouseError::Unwritable { path: folder.clone(), source };
+        fs::create_dir_all(&folder).map_err(at)?;
+        fs::copy(&built, folder.join("proofhouse")).map_err(at)?;
+        let mut whole = self.command(&["build", "--release", "--package", "proofhouse"]);
+        self.with_features(&mut whole);
+        build(&mut whole)
     }
 
     /// Runs every test, or those that `arguments` (given to the test runner) select.
@@ -67,6 +105,13 @@ impl Cargo<'_> {
             self.workspace(&["test"], &["--all-targets", "--no-fail-fast"])
         };
         rust.args(arguments);
+        match crate::nvrtc::folder(self.layout) {
+            Ok(folder) => {
+                rust.env(crate::nvrtc::VARIABLE, folder);
+            }
+            // The tests that need it say what to do.
+            Err(why) => crate::say(&format!("house: no NVRTC for the tests of the CUDA kernels: {why}")),
+        }
         let name = if nextest { "Rust tests (nextest)" } else { "Rust tests (cargo test)" };
         steps.push(self.step(name, &mut rust)?);
         if arguments.is_empty() {

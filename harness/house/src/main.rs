@@ -9,6 +9,7 @@ mod error;
 mod fetch;
 mod layout;
 mod library;
+mod nvrtc;
 mod pins;
 mod python;
 mod tarball;
@@ -22,7 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use cargo::{Cargo, Duckdb};
+use cargo::{Cargo, Devices, Duckdb};
 use error::HouseError;
 use fetch::Npm;
 use layout::Layout;
@@ -41,6 +42,7 @@ Usage: cargo house VERB [ARGUMENTS]...
 Verbs of cargo house itself:
   setup   put libduckdb in place and build the release binaries, run nothing
   test    set-up and every test; arguments go to the test runner (nextest where installed)
+  bundle  build for a GPU host without Rust, network or DuckDB, and pack it into one file
   help    this text
 
 Every other verb is proofhouse's own: run, list, plan, doctor, report, query, verify, ...
@@ -57,6 +59,7 @@ Environment:
   PROOFHOUSE_DUCKDB_LIB          a libduckdb of your own: the file or its folder
   PROOFHOUSE_DUCKDB_LIB_SHA256   the digest it must have, when it is not the pinned build
   PROOFHOUSE_DUCKDB_FROM_SOURCE  1 compiles DuckDB instead of linking a prebuilt one (slow)
+  PROOFHOUSE_NVRTC               the folder of an NVRTC of your own, for the tests of the CUDA kernels
   PROOFHOUSE_CACHE_DIR           where fetched packages are kept (~/.cache/proofhouse)
 ";
 
@@ -64,6 +67,7 @@ enum Verb {
     Help,
     SetUp,
     Test(Vec<OsString>),
+    Bundle(Vec<OsString>),
     Run(Vec<OsString>),
 }
 
@@ -74,6 +78,7 @@ impl Verb {
             Some("help" | "--help" | "-h") if arguments.len() == 1 => Verb::Help,
             Some("setup") => Verb::SetUp,
             Some("test") => Verb::Test(arguments.split_off(1)),
+            Some("bundle") => Verb::Bundle(arguments),
             Some("--") => Verb::Run(arguments.split_off(1)),
             _ => Verb::Run(arguments),
         }
@@ -111,9 +116,12 @@ fn run(verb: Verb) -> Result<ExitCode, HouseError> {
     if !layout.binaries.join("proofhouse").is_file() {
         say("house: building proofhouse; the first build takes some minutes");
     }
-    cargo.build_release()?;
+    cargo.build_release(if matches!(verb, Verb::Bundle(_)) { Devices::All } else { Devices::Found })?;
+    if matches!(verb, Verb::Bundle(_)) {
+        cargo.build_bundled_command()?;
+    }
     match verb {
-        Verb::Run(arguments) => become_proofhouse(&layout, &arguments),
+        Verb::Run(arguments) | Verb::Bundle(arguments) => become_proofhouse(&layout, &arguments),
         _ => {
             say(&format!("house: ready, {}", layout.binaries.join("proofhouse").display()));
             Ok(ExitCode::SUCCESS)

@@ -104,7 +104,8 @@ impl PythonTests {
     }
 }
 
-fn run(command: &mut Command) -> Result<Output, String> {
+/// Runs a program to its end; the error says in words how it failed.
+pub fn run(command: &mut Command) -> Result<Output, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .stdin(Stdio::null())
