@@ -188,7 +188,7 @@ pub struct RunArguments {
     /// Say what would be done, and do nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Stop after this long and keep what finished, e.g. 90s, 9m, 1h
+    /// Begin nothing that would pass this time, e.g. 90s, 9m, 1h; the same command goes on, replicate by replicate
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time_budget: Option<std::time::Duration>,
     /// Pack the evidence into one file at the end, for `import` on another machine

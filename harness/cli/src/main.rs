@@ -2,7 +2,11 @@
 
 #![cfg_attr(
     not(feature = "index"),
-    allow(dead_code, unused_imports, reason = "what only the index and its report need stays where it is read")
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "what only the index and its report need stays where it is read"
+    )
 )]
 
 mod arguments;

@@ -163,11 +163,14 @@ fn a_second_run_on_one_evidence_folder_is_told_who_holds_it() {
 }
 
 #[test]
-fn a_time_budget_that_is_too_small_keeps_what_finished() {
+fn a_time_budget_that_is_too_small_is_code_104_tells_what_is_left_and_keeps_what_finished() {
     let project = Project::new();
     project.waiting();
-    let ended = project.run(&["--time-budget", "1s"]);
-    assert_eq!(ended.code, 130, "{ended:?}");
+    let ended = project.run(&["--time-budget", "3s"]);
+    assert_eq!(ended.code, 104, "{ended:?}");
+    assert!(ended.err.contains("2 of 6 cells are left, 2 of them required"), "{}", ended.err);
+    assert!(ended.out.contains("the same command goes on from there"), "{}", ended.out);
+    assert!(ended.out.contains("required cells are left (exit 104)"), "{}", ended.out);
     goes_on(&project);
 }
 

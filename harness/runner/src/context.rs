@@ -14,6 +14,7 @@ use proofhouse_schema::provider::ProviderFacts;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::attempt::{Loss, Placement, Worker};
+use crate::budget::Budget;
 use crate::checker::{Checker, CheckerFault};
 use crate::correctness::no_battery;
 use crate::device::Health;
@@ -25,6 +26,7 @@ use crate::options::RunOptions;
 use crate::plan::Plan;
 use crate::provider;
 use crate::scratch::Scratch;
+use crate::timing::Slice;
 
 /// What executors share; nothing here changes but the batteries' scores.
 #[derive(Debug)]
@@ -38,7 +40,8 @@ pub(crate) struct Context {
     pub(crate) stop: Stop,
     pub(crate) sender: UnboundedSender<Message>,
     pub(crate) batteries: RefCell<BTreeMap<String, QualificationScore>>,
-    /// Cells that are done and not yet written.
+    pub(crate) budget: Rc<Budget>,
+    /// Cells and slices that are done and not yet written.
     pub(crate) unwritten: Cell<usize>,
     /// Whether devices still work.
     pub(crate) health: Health,
@@ -67,6 +70,12 @@ impl Context {
     pub(crate) fn done(&self, draft: Draft) {
         self.unwritten.set(self.unwritten.get() + 1);
         self.send(Message::Done(Box::new(draft)));
+    }
+
+    /// Keeps a replicate of a cell that is not done.
+    pub(crate) fn keep(&self, slice: Slice) {
+        self.unwritten.set(self.unwritten.get() + 1);
+        self.send(Message::Kept(Box::new(slice)));
     }
 
     pub(crate) fn send(&self, message: Message) {

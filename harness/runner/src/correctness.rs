@@ -6,6 +6,7 @@ mod sanitizer;
 use std::cell::Cell as Counter;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::device::DeviceKind;
@@ -43,7 +44,7 @@ pub(crate) async fn executor(
     loop {
         let next = queue.borrow_mut().pop_front();
         let Some(batch) = next else { break };
-        if context.stop.requested() {
+        if context.stop.requested() || context.budget.spent() {
             break;
         }
         BatchRun { context: &context, desk: &mut desk, batch: &batch, worker: None }.run().await;
@@ -94,19 +95,23 @@ struct Given {
 impl BatchRun<'_> {
     async fn run(mut self) {
         let count = self.batch.places.len();
+        // The next cell is taken to last as long as the last one did.
+        let mut last = Duration::ZERO;
         for (done, place) in self.batch.places.iter().enumerate() {
-            if self.context.stop.requested() {
+            if self.context.stop.requested() || !self.context.budget.allows(last) {
                 break;
             }
+            let begun = Instant::now();
             self.context.started(*place);
             let draft = self.cell(*place, done + 1 == count).await;
+            last = begun.elapsed();
             match draft {
                 Some(draft) => self.context.done(draft),
                 None => break,
             }
         }
         if let Some(live) = self.worker.take() {
-            // Only an interrupted batch has a worker left here.
+            // Only a batch that is stopped has a worker left here.
             live.worker.lose(&Loss::Interrupted).await;
         }
     }
@@ -302,6 +307,7 @@ impl BatchRun<'_> {
             attempts,
             seen: Sight::Plain(observation),
             witness: witness.map(|w| BTreeMap::from([(candidate, w)])).unwrap_or_default(),
+            carried: Vec::new(),
         }
     }
 

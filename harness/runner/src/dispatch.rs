@@ -1,7 +1,7 @@
 //! The dispatcher: it plans, starts executors, and is the only one who writes evidence and sends events.
 
 use std::cell::{Cell as Counter, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -19,19 +19,23 @@ use proofhouse_schema::verdict::{Verdict, VerdictBody};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::attempt::{become_subreaper, now};
+use crate::budget::Budget;
 use crate::context::{Context, Desk};
-use crate::correctness::{Batch, executor};
+use crate::correctness::executor;
 use crate::custody::{Custody, CustodyError, Hold};
 use crate::device::Health;
 use crate::draft::{Draft, Message, Place, PosedFacts, Sight, record};
+use crate::ending::Ended;
 use crate::environment::{Environments, Progress};
 use crate::error::RunError;
-use crate::interrupt::{Stop, on_signal, watched};
-use crate::options::RunOptions;
+use crate::interrupt::{Stop, Watchers};
+use crate::options::{Reuse, RunOptions};
 use crate::plan::{Plan, plan};
 use crate::ports::{Evidence, Judge, Seen};
 use crate::scratch::Scratch;
-use crate::{session, timing};
+use crate::session;
+use crate::timing::{self, Slice};
+use crate::worklist::{RUN_KINDS, batches, is_timed, needed, to_do};
 
 /// How a run ended.
 #[derive(Debug)]
@@ -44,6 +48,10 @@ pub struct Outcome {
     pub planned: usize,
     /// Cells whose evidence was used again.
     pub reused: usize,
+    /// Planned cells that have no verdict, since the run was stopped or its time was used up.
+    pub left: usize,
+    /// Those of them of which replicates are kept: the next run goes on with them.
+    pub begun: usize,
     /// Whether any cell with a verdict decides; without one, an exit code of 0 proves nothing.
     pub decides: bool,
     /// The session, when anything was done.
@@ -66,6 +74,7 @@ pub fn run(
     let begun = Instant::now();
     Scratch::clear_stale(&options.shared_memory);
     let plan = plan(&options, &*evidence)?;
+    let budget = Rc::new(Budget::new(begun, options.time_budget));
     let mut desk = Dispatcher::new(evidence, judge, events, stop, &plan);
     desk.event(Event::Planned {
         gates: plan.gates.len() as u64,
@@ -86,9 +95,9 @@ pub fn run(
             .build()
             .map_err(|source| RunError::Setup { what: "start its runtime".to_owned(), source })?;
         let local = tokio::task::LocalSet::new();
-        local.block_on(&runtime, desk.drive(options, plan))?;
+        local.block_on(&runtime, desk.drive(options, plan, Rc::clone(&budget)))?;
     }
-    Ok(desk.finish(begun))
+    Ok(desk.finish(begun, budget.spent()))
 }
 
 struct Dispatcher<'a> {
@@ -103,6 +112,10 @@ struct Dispatcher<'a> {
     /// What each baseline gate requires.
     rules: BTreeMap<GateId, TimingRule>,
     session: Option<(Digest, SessionRecord)>,
+    /// Keys of cells that wait for replicates and have some.
+    begun: BTreeSet<Digest>,
+    /// Required cells that were planned.
+    required: usize,
     problem: Option<RunError>,
 }
 
@@ -125,6 +138,8 @@ impl<'a> Dispatcher<'a> {
             verdicts: Vec::new(),
             rules: rules(plan),
             session: None,
+            begun: begun(plan),
+            required: plan.required(),
             problem: None,
         }
     }
@@ -146,14 +161,22 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    async fn drive(&mut self, options: RunOptions, plan: Plan) -> Result<(), RunError> {
+    async fn drive(
+        &mut self,
+        options: RunOptions,
+        plan: Plan,
+        budget: Rc<Budget>,
+    ) -> Result<(), RunError> {
         let setup = |what: &str| {
             let what = what.to_owned();
             move |source| RunError::Setup { what, source }
         };
         become_subreaper().map_err(setup("become the reaper of its workers' children"))?;
         let _watchers =
-            Watchers::start(&options, &self.stop).map_err(setup("watch for signals"))?;
+            Watchers::start(&options, &budget, &self.stop).map_err(setup("watch for signals"))?;
+        if options.reuse == Reuse::Fresh {
+            self.forget_all(&plan);
+        }
         let started = now();
         let (sender, mut receiver) = unbounded_channel();
         let (pythons, absent) = self.environments(&options, &plan).await;
@@ -165,6 +188,7 @@ impl<'a> Dispatcher<'a> {
             absent,
             stop: self.stop.clone(),
             sender,
+            budget,
             batteries: RefCell::default(),
             unwritten: Counter::new(0),
             health: Health::default(),
@@ -288,7 +312,7 @@ impl<'a> Dispatcher<'a> {
     ) -> Result<(), RunError> {
         let mut executors = tokio::task::JoinSet::new();
         // One process at a time on a device, so that a fault there is its own; on the host as many as were asked for.
-        for (device, jobs) in [(DeviceKind::Cpu, context.options.jobs), (DeviceKind::Cuda, 1)] {
+        for (device, jobs) in [(DeviceKind::Cpu, context.options.jobs), (DeviceKind::Cuda, context.options.jobs.min(DEVICE_JOBS))] {
             let batches = batches(context, places, device);
             let jobs = jobs.clamp(1, batches.len().max(1));
             let queue = Rc::new(RefCell::new(batches));
@@ -312,7 +336,7 @@ impl<'a> Dispatcher<'a> {
         receiver: &mut UnboundedReceiver<Message>,
     ) -> Result<(), RunError> {
         let groups = timing::groups(context, places);
-        if groups.is_empty() || self.stop.requested() {
+        if groups.is_empty() || self.stop.requested() || context.budget.spent() {
             return Ok(());
         }
         let mut executors = tokio::task::JoinSet::new();
@@ -368,6 +392,10 @@ impl<'a> Dispatcher<'a> {
                 self.done(context, *draft);
                 context.unwritten.set(context.unwritten.get().saturating_sub(1));
             }
+            Message::Kept(slice) => {
+                self.keep(*slice);
+                context.unwritten.set(context.unwritten.get().saturating_sub(1));
+            }
             Message::Step(progress) => self.step(progress),
             Message::Warning(message) => self.event(Event::Warning { message }),
         }
@@ -393,8 +421,52 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
+    /// Keeps a replicate of a cell, with the session in which it was seen.
+    fn keep(&mut self, mut slice: Slice) {
+        let Some((digest, session)) = &self.session else { return };
+        if self.problem.is_some() {
+            return;
+        }
+        slice.made.session = Some(digest.clone());
+        slice.made.controls = session.controls.clone();
+        let unwritable = |source: serde_json::Error| RunError::Setup {
+            what: "write a replicate down".to_owned(),
+            source: source.into(),
+        };
+        let kept = slice
+            .to_bytes()
+            .map_err(unwritable)
+            .and_then(|bytes| Ok(self.evidence.keep(&slice.key, slice.replicate, &bytes)?));
+        match kept {
+            Ok(()) => drop(self.begun.insert(slice.key)),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Forgets the replicates of every cell that is to be measured from nothing.
+    fn forget_all(&mut self, plan: &Plan) {
+        for cell in plan.gates.iter().flat_map(|gate| &gate.cells) {
+            if let Err(error) = self.evidence.forget(&cell.key) {
+                return self.fail(error.into());
+            }
+        }
+    }
+
+    /// The session that a draft's record names: this one, or this one with the controls of earlier sessions in which a part
+    /// of the record was seen.
+    fn session_of(&mut self, draft: &Draft) -> Result<Option<(Digest, SessionRecord)>, RunError> {
+        let Some(own) = self.session.clone().filter(|_| !draft.carried.is_empty()) else {
+            return Ok(self.session.clone());
+        };
+        let mut joined = own.1;
+        joined.controls.extend(draft.carried.iter().cloned());
+        let digest = self.evidence.put(&Record::Session(Box::new(joined.clone())))?;
+        Ok(Some((digest, joined)))
+    }
+
     fn write(&mut self, context: &Rc<Context>, mut draft: Draft) -> Result<(), RunError> {
-        let Some((session_digest, session)) = &self.session else { return Ok(()) };
+        let Some((session_digest, session)) = self.session_of(&draft)? else { return Ok(()) };
+        let (session_digest, session) = (&session_digest, &session);
         let place = draft.place;
         let gate = &context.plan.gates[place.gate];
         let planned = &gate.cells[place.cell];
@@ -419,6 +491,11 @@ impl<'a> Dispatcher<'a> {
             session,
         });
         self.evidence.put(&Record::Verdict(Box::new(verdict.clone())))?;
+        // A cell that could not be run now may be run later, with the replicates that it has.
+        let made = !matches!(cell.observation, Observation::NotRun { .. });
+        if self.begun.remove(&planned.key) && made {
+            self.evidence.forget(&planned.key)?;
+        }
         self.judged(verdict, false);
         Ok(())
     }
@@ -465,22 +542,18 @@ impl<'a> Dispatcher<'a> {
         exit
     }
 
-    fn finish(mut self, begun: Instant) -> Outcome {
-        let total = total(&self.verdicts);
-        let adjusted = self.adjusted();
-        // Cells that do not decide ask for no exit code, whatever they came to.
-        let so_far = if total.cells > 0 && total.required == 0 { Exit::Passed } else { total.exit };
-        if self.verdicts.len() < self.planned {
-            // Stopped before the end, by a signal or by the time budget: what decides may not have had its turn.
-            let so_far = if total.cells == 0 { Exit::Passed } else { so_far };
-            self.exit = self.exit.worst(Exit::Interrupted).worst(so_far);
-        } else {
-            self.exit = self.exit.worst(so_far).worst(adjusted);
-        }
-        if total.cells > 0 && total.required == 0 {
-            let message = "no required cell is among them: nothing that decides was run, and nothing is proved";
-            self.event(Event::Warning { message: message.to_owned() });
-        }
+    fn finish(mut self, begun: Instant, spent: bool) -> Outcome {
+        let ended = Ended {
+            verdicts: &self.verdicts,
+            planned: self.planned,
+            required: self.required,
+            begun: self.begun.len(),
+            cause: self.stop.cause(),
+            spent,
+        };
+        self.exit = self.exit.worst(ended.exit(self.adjusted()));
+        ended.remarks().into_iter().for_each(|message| self.event(Event::Warning { message }));
+        let (left, decides) = (ended.left(), ended.decides());
         let passed = self.verdicts.iter().filter(|v| v.verdict == Verdict::Pass).count();
         self.event(Event::Finished {
             passed: passed as u64,
@@ -490,47 +563,26 @@ impl<'a> Dispatcher<'a> {
         });
         Outcome {
             exit: self.exit,
-            decides: total.required > 0,
+            decides,
             verdicts: self.verdicts,
             planned: self.planned,
             reused: self.reused,
+            left,
+            begun: self.begun.len(),
             session: self.session.map(|(digest, _)| digest),
             problem: self.problem,
         }
     }
 }
 
+fn begun(plan: &Plan) -> BTreeSet<Digest> {
+    let cells = plan.gates.iter().flat_map(|gate| &gate.cells);
+    cells.filter(|cell| !cell.kept.is_empty()).map(|cell| cell.key.clone()).collect()
+}
+
 fn rules(plan: &Plan) -> BTreeMap<GateId, TimingRule> {
     let headers = plan.gates.iter().map(|gate| &gate.gate.header);
     headers.filter_map(|header| Some((header.id.clone(), header.timing.clone()?))).collect()
-}
-
-/// Tasks that ask the run to stop; they end with the run.
-struct Watchers(Vec<tokio::task::JoinHandle<()>>);
-
-impl Watchers {
-    fn start(options: &RunOptions, stop: &Stop) -> std::io::Result<Self> {
-        let mut tasks = Vec::new();
-        if options.handle_signals {
-            for kind in watched() {
-                tasks.push(on_signal(kind, stop)?);
-            }
-        }
-        if let Some(budget) = options.time_budget {
-            let stop = stop.clone();
-            tasks.push(tokio::task::spawn_local(async move {
-                tokio::time::sleep(budget).await;
-                stop.request();
-            }));
-        }
-        Ok(Self(tasks))
-    }
-}
-
-impl Drop for Watchers {
-    fn drop(&mut self) {
-        self.0.iter().for_each(tokio::task::JoinHandle::abort);
-    }
 }
 
 /// A draft that says one thing only.
@@ -546,76 +598,6 @@ fn plain(context: &Context, place: Place, observation: Observation) -> Draft {
         attempts: Vec::new(),
         seen: Sight::Plain(observation),
         witness: BTreeMap::new(),
+        carried: Vec::new(),
     }
-}
-
-fn kind(context: &Context, place: Place) -> GateKind {
-    context.plan.gates[place.gate].gate.header.kind
-}
-
-/// Every cell that has no evidence to be used again.
-fn to_do(plan: &Plan) -> Vec<Place> {
-    let places = |(gate, planned): (usize, &crate::PlannedGate)| {
-        let open = planned.cells.iter().enumerate().filter(|(_, cell)| cell.reused.is_none());
-        open.map(|(cell, _)| Place { gate, cell }).collect::<Vec<_>>()
-    };
-    plan.gates.iter().enumerate().flat_map(places).collect()
-}
-
-/// Providers that take part in cells to be done.
-fn needed(options: &RunOptions, plan: &Plan) -> BTreeSet<ProviderId> {
-    let mut needed = BTreeSet::from([options.checker.clone()]);
-    for gate in &plan.gates {
-        let open = gate.cells.iter().filter(|cell| cell.reused.is_none());
-        let candidates: BTreeSet<_> = open.map(|cell| cell.candidate.clone()).collect();
-        if !candidates.is_empty() && gate.gate.header.kind == GateKind::Baseline {
-            needed.extend(gate.gate.header.baselines.iter().cloned());
-        }
-        needed.extend(candidates);
-    }
-    needed
-}
-
-/// Kinds of gates that this version runs.
-const RUN_KINDS: [GateKind; 4] =
-    [GateKind::Correctness, GateKind::Baseline, GateKind::Graph, GateKind::Sanitizer];
-
-/// Whether time is to be measured on a device.
-fn is_timed(context: &Context, places: &[Place], device: DeviceKind) -> bool {
-    places.iter().any(|place| {
-        context.device(*place) == device
-            && kind(context, *place) == GateKind::Baseline
-            && context.no_device(device).is_none()
-    })
-}
-
-/// Cells of a device that are not timed, by gate and candidate, in as many parts as there are executors, where that is
-/// worth a process.
-fn batches(context: &Context, places: &[Place], device: DeviceKind) -> VecDeque<Batch> {
-    const WORTH_A_PROCESS: usize = 16;
-    let mut groups: BTreeMap<(usize, ProviderId), Vec<Place>> = BTreeMap::new();
-    for place in places {
-        let candidate = &context.plan.gates[place.gate].cells[place.cell].candidate;
-        let runs = !context.absent.contains_key(candidate);
-        let here = context.device(*place) == device && kind(context, *place) != GateKind::Baseline;
-        if here && runs {
-            groups.entry((place.gate, candidate.clone())).or_default().push(*place);
-        }
-    }
-    let mut batches = VecDeque::new();
-    for ((_, candidate), places) in groups {
-        let most = if device.is_cpu() { context.options.jobs.max(1) } else { 1 };
-        let parts = places.len().div_ceil(WORTH_A_PROCESS).clamp(1, most);
-        let losses = Rc::new(Counter::new(0));
-        for part in 0..parts {
-            let places = places.iter().copied().skip(part).step_by(parts).collect();
-            batches.push_back(Batch {
-                candidate: candidate.clone(),
-                device,
-                places,
-                losses: Rc::clone(&losses),
-            });
-        }
-    }
-    batches
 }

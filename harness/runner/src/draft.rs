@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proofhouse_schema::SCHEMA;
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::evidence::{
-    Arm, Attempt, BaselineObservation, BlobRef, CellRecord, Grade, Observation, Pass,
+    Arm, Attempt, BaselineObservation, BlobRef, CellRecord, Control, Grade, Observation, Pass,
     QualificationScore, SessionRecord, Traffic,
 };
 use proofhouse_schema::ids::ProviderId;
@@ -16,6 +16,7 @@ use proofhouse_schema::units::Bytes;
 
 use crate::environment::Progress;
 use crate::plan::{PlannedCell, PlannedGate};
+use crate::timing::Slice;
 
 /// What an executor says. The set is closed.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) enum Message {
     Started(Place),
     /// A cell is done.
     Done(Box<Draft>),
+    /// A cell has one replicate more.
+    Kept(Box<Slice>),
     /// A step that takes a while.
     Step(Progress),
     /// Something that a person should know.
@@ -51,10 +54,12 @@ pub(crate) struct Draft {
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) seen: Sight,
     pub(crate) witness: BTreeMap<ProviderId, Witnessed>,
+    /// Controls of earlier sessions in which a part of this was seen.
+    pub(crate) carried: Vec<Control>,
 }
 
 /// What the checker says of a case; empty where it was never posed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct PosedFacts {
     pub(crate) inputs: BTreeMap<String, Digest>,
     pub(crate) tolerance: BTreeMap<String, String>,

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::budget::Budget;
+use crate::options::RunOptions;
+
 /// Why a run stops before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -68,7 +71,7 @@ impl Stop {
 }
 
 /// The signals that end a run cleanly. A hang-up that the caller ignores (`nohup`) stays ignored.
-pub(crate) fn watched() -> Vec<SignalKind> {
+fn watched() -> Vec<SignalKind> {
     let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if !ignores(&status, SignalKind::hangup().as_raw_value()) {
@@ -84,16 +87,41 @@ fn ignores(status: &str, signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// Ends the run when one of the signals comes; it must be called within a local task set.
-pub(crate) fn on_signal(
-    kind: SignalKind,
-    stop: &Stop,
-) -> std::io::Result<tokio::task::JoinHandle<()>> {
+/// Ends the run when one of the signals comes.
+fn on_signal(kind: SignalKind, stop: &Stop) -> std::io::Result<tokio::task::JoinHandle<()>> {
     let (mut signal, stop) = (signal(kind)?, stop.clone());
     Ok(tokio::task::spawn_local(async move {
         signal.recv().await;
         stop.request();
     }))
+}
+
+/// Tasks that ask the run to stop; they end with the run.
+#[derive(Debug)]
+pub(crate) struct Watchers(Vec<tokio::task::JoinHandle<()>>);
+
+impl Watchers {
+    /// Starts them; it must be called within a local task set.
+    pub(crate) fn start(
+        options: &RunOptions,
+        budget: &Budget,
+        stop: &Stop,
+    ) -> std::io::Result<Self> {
+        let mut tasks = Vec::new();
+        if options.handle_signals {
+            for kind in watched() {
+                tasks.push(on_signal(kind, stop)?);
+            }
+        }
+        tasks.extend(budget.enforce(stop));
+        Ok(Self(tasks))
+    }
+}
+
+impl Drop for Watchers {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::JoinHandle::abort);
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //! Entry points: [`plan()`] for what would be done, [`run()`] to do it, [`selftest()`] for planted faults.
 
 pub mod attempt;
+mod budget;
 mod calibration;
 mod checker;
 mod context;
@@ -23,6 +24,7 @@ pub mod custody;
 pub mod device;
 mod dispatch;
 mod draft;
+mod ending;
 pub mod environment;
 mod error;
 mod interrupt;
@@ -37,6 +39,7 @@ mod selftest;
 mod session;
 pub mod socket;
 mod timing;
+mod worklist;
 
 pub use calibration::{CalibrationFindings, CalibrationOptions, calibrate};
 pub use dispatch::{Outcome, run};

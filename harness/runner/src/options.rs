@@ -61,7 +61,8 @@ pub struct RunOptions {
     pub environment: BTreeMap<String, String>,
     /// Whether package registries must not be asked.
     pub offline: bool,
-    /// Stop after this long, with what finished kept.
+    /// Begin nothing that would pass this time, and stop hard when it is over; what finished is kept, of timed cells every
+    /// replicate.
     pub time_budget: Option<Duration>,
     /// Whether SIGINT, SIGTERM and SIGHUP stop the run cleanly (a library user may have handlers of its own).
     pub handle_signals: bool,

@@ -13,6 +13,7 @@ use crate::error::RunError;
 use crate::options::{Reuse, RunOptions};
 use crate::ports::{Evidence, Finished};
 use crate::provider::{Makeup, ProviderHome, by_id};
+use crate::timing::Slice;
 
 /// What a run would do.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub struct PlannedCell {
     pub key: Digest,
     /// Evidence that is used again.
     pub reused: Option<Finished>,
+    /// Replicates that an earlier run kept.
+    pub(crate) kept: Vec<Slice>,
 }
 
 impl PlannedGate {
@@ -74,6 +77,18 @@ impl Plan {
     #[must_use]
     pub fn reused(&self) -> usize {
         self.gates.iter().flat_map(|gate| &gate.cells).filter(|cell| cell.reused.is_some()).count()
+    }
+
+    /// Cells that decide.
+    #[must_use]
+    pub fn required(&self) -> usize {
+        self.gates.iter().filter(|gate| gate.required()).map(|gate| gate.cells.len()).sum()
+    }
+
+    /// Cells to be run of which an earlier run kept replicates.
+    #[must_use]
+    pub fn begun(&self) -> usize {
+        self.gates.iter().flat_map(|gate| &gate.cells).filter(|cell| !cell.kept.is_empty()).count()
     }
 
     /// Cells that gates exclude, each with its reason.
@@ -138,9 +153,12 @@ impl Planner<'_> {
                     Reuse::ByContent => self.evidence.finished(&key)?,
                     Reuse::Fresh => None,
                 };
+                let timed = header.kind == GateKind::Baseline;
+                let open = timed && reused.is_none() && self.options.reuse == Reuse::ByContent;
+                let kept = if open { self.kept(&key) } else { Vec::new() };
                 let candidate = candidate.clone();
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
-                cells.push(PlannedCell { candidate, index, key, reused });
+                cells.push(PlannedCell { candidate, index, key, reused, kept });
             }
         }
         Ok(PlannedGate { gate: Arc::new(gate.clone()), digest, cells })
@@ -154,6 +172,11 @@ impl Planner<'_> {
         };
         let of = |candidate| gate.cells.iter().filter(|cell| takes(candidate, cell)).count();
         header.candidates.iter().map(of).sum()
+    }
+
+    fn kept(&self, key: &Digest) -> Vec<Slice> {
+        let parts = self.evidence.kept(key);
+        parts.iter().filter_map(|bytes| Slice::read(bytes, key)).collect()
     }
 
     fn providers(

@@ -58,6 +58,28 @@ pub trait Evidence {
     /// # Errors
     /// When the folder could not be read.
     fn finished(&self, key: &Digest) -> Result<Option<Finished>, EvidenceError>;
+
+    /// Keeps a part of a record that is not done, under its reuse key, for a later run. It is no evidence, and a place may
+    /// keep nothing.
+    ///
+    /// # Errors
+    /// As [`put`](Evidence::put).
+    fn keep(&mut self, _key: &Digest, _number: u32, _part: &[u8]) -> Result<(), EvidenceError> {
+        Ok(())
+    }
+
+    /// The parts that are kept under a reuse key.
+    fn kept(&self, _key: &Digest) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    /// Forgets what is kept under a reuse key: the record is done, or is to be made from nothing.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    fn forget(&mut self, _key: &Digest) -> Result<(), EvidenceError> {
+        Ok(())
+    }
 }
 
 /// Judges what was seen. Pure: the same evidence gets the same verdict.
@@ -224,6 +246,20 @@ impl Evidence for FolderEvidence {
         Ok(verdict
             .filter(|verdict| matches!(verdict.verdict, Verdict::Pass | Verdict::Fail))
             .map(|verdict| Finished { evidence, verdict, rejudged }))
+    }
+
+    fn keep(&mut self, key: &Digest, number: u32, part: &[u8]) -> Result<(), EvidenceError> {
+        let kept = self.writer()?.keep(key, number, part);
+        kept.map_err(|source| self.fault("keeping a part of a record", source))
+    }
+
+    fn kept(&self, key: &Digest) -> Vec<Vec<u8>> {
+        self.folder.kept(key)
+    }
+
+    fn forget(&mut self, key: &Digest) -> Result<(), EvidenceError> {
+        let forgotten = self.writer()?.forget(key);
+        forgotten.map_err(|source| self.fault("removing parts of a record", source))
     }
 }
 

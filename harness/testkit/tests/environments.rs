@@ -4,12 +4,12 @@
 
 mod stage;
 
+use proofhouse_runner::Reuse;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::Observation;
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::provider::Environment;
 use proofhouse_schema::verdict::Verdict;
-use proofhouse_runner::Reuse;
 use stage::Stage;
 
 /// A worker in Python that starts the fake in its place.
@@ -117,7 +117,8 @@ fn a_package_that_is_there_in_the_version_that_is_named_lets_the_provider_run() 
 fn a_package_that_is_missing_or_of_another_version_is_a_reason_and_starts_no_worker() {
     let stage = packages_stage(&[("thing", "1.3"), ("no-such-package", "*"), ("built", "2.0")]);
     let said = reason(&stage);
-    let missing = "no-such-package: not installed, wanted any version; thing: found 1.2.0, wanted 1.3";
+    let missing =
+        "no-such-package: not installed, wanted any version; thing: found 1.2.0, wanted 1.3";
     assert!(said.ends_with(missing) && said.contains("Python 3."), "{said}");
     assert!(stage.records()[0].0.attempts.is_empty());
     let mut host = packages_stage(&[("thing", "*")]);

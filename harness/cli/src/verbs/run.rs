@@ -73,8 +73,12 @@ fn plan_table(plan: &Plan, paint: Paint) -> String {
         ]);
     }
     let (cells, reused) = (plan.cells(), plan.reused());
+    let begun = match plan.begun() {
+        0 => String::new(),
+        begun => format!("; {begun} go on with replicates that were kept"),
+    };
     let total = format!(
-        "\n{}: {} to run, {reused} with evidence that is used again\n",
+        "\n{}: {} to run, {reused} with evidence that is used again{begun}\n",
         counted(cells as u64, "cell"),
         cells - reused
     );
@@ -84,7 +88,10 @@ fn plan_table(plan: &Plan, paint: Paint) -> String {
 /// Runs gates, writes evidence, judges, draws the report.
 pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<Exit, CliError> {
     let begun = Instant::now();
-    let options = options(project, asked)?;
+    let mut options = options(project, asked)?;
+    // The budget is the command's; what was spent before the run begins counts.
+    let spent = begun.elapsed();
+    options.time_budget = options.time_budget.map(|budget| budget.saturating_sub(spent));
     let profile = options.profile.id.clone();
     let writer = options.facts.writer.clone();
     let mut evidence =
@@ -117,8 +124,17 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
         let code = outcome.exit.code();
         let meaning = match outcome.exit {
             Exit::Passed if !outcome.decides => "no required gate was selected: nothing is proved",
+            Exit::NotRun if outcome.left > 0 => {
+                "the time budget is used up and required cells are left"
+            }
             exit => exit.meaning(),
         };
+        if outcome.left > 0 {
+            out(&format!(
+                "{} of {} cells are left; replicates of {} are kept; the same command goes on from there\n",
+                outcome.left, outcome.planned, outcome.begun
+            ))?;
+        }
         let seconds = begun.elapsed().as_secs_f64();
         out(&format!("{meaning} (exit {code}), {seconds:.1} s\n"))?;
     }

@@ -13,7 +13,7 @@ use proofhouse_schema::units::Nanos;
 use super::party::Turn;
 
 /// A turn with who took it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(super) struct TakenTurn {
     pub(super) provider: ProviderId,
     pub(super) replicate: u32,

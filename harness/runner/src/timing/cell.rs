@@ -1,80 +1,27 @@
 //! One cell in one replicate: pose, prepare, warm, blocks of turns, and the outputs of timed calls.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use proofhouse_gate::stats::{balanced_blocks, block_orders};
-use proofhouse_schema::evidence::{Attempt, Finding, Observation, Outcome, Pass, Purpose};
+use proofhouse_schema::evidence::{Observation, Outcome, Purpose};
 use proofhouse_schema::gate::{CaseSpec, TimingRule};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Measure, Phase, Poison, Posed, Request};
 
-use super::arms::{Distrusted, TakenTurn};
+use super::arms::TakenTurn;
 use super::identical::{Memory, remembers};
 use super::party::{NoTurn, Party};
+use super::state::CellState;
 use super::{interrupted, plain_request};
-use crate::attempt::{Answer, Loss, sentence};
+use crate::attempt::{Answer, Loss};
 use crate::checker::{CheckerFault, PoseOf};
 use crate::context::{Context, Desk};
 use crate::correctness::{blank, prepare};
-use crate::draft::Place;
+use crate::draft::{Message, Place, PosedFacts};
 use crate::provider::declines;
 
 /// Warm-up samples that a worker may take at most.
 const WARM_SAMPLES: u32 = 256;
-
-/// What is known of a cell so far.
-#[derive(Debug)]
-pub(super) struct CellState {
-    pub(super) place: Place,
-    pub(super) posed: Option<Posed>,
-    pub(super) turns: Vec<TakenTurn>,
-    pub(super) timed: BTreeMap<ProviderId, Vec<Pass>>,
-    /// Baselines that take no part in this cell, and why.
-    pub(super) absent: BTreeMap<ProviderId, String>,
-    pub(super) distrusted: Distrusted,
-    /// Lost checkers.
-    pub(super) attempts: Vec<Attempt>,
-    /// What the cell came to, if it is no measurement.
-    pub(super) over: Option<Observation>,
-}
-
-impl CellState {
-    pub(super) fn new(place: Place) -> Self {
-        Self {
-            place,
-            posed: None,
-            turns: Vec::new(),
-            timed: BTreeMap::new(),
-            absent: BTreeMap::new(),
-            distrusted: Distrusted::new(),
-            attempts: Vec::new(),
-            over: None,
-        }
-    }
-
-    pub(super) fn distrust(&mut self, provider: &ProviderId, replicate: u32, finding: &Finding) {
-        let key = (provider.clone(), replicate);
-        self.distrusted.entry(key).or_default().push(finding.clone());
-    }
-
-    /// A process was lost: the candidate's ends the cell, a baseline's makes it absent. True when the cell is over.
-    pub(super) fn lost(&mut self, who: &ProviderId, candidate: &ProviderId, loss: &Loss) -> bool {
-        if interrupted(loss) {
-            return true;
-        }
-        if who == candidate {
-            self.over = Some(Observation::Errored {
-                ending: loss.ending(),
-                provider: who.clone(),
-                detail: loss.to_string(),
-            });
-            return true;
-        }
-        self.absent.insert(who.clone(), format!("errored ({}): {loss}", sentence(&loss.ending())));
-        false
-    }
-}
 
 /// How a round ended.
 pub(super) enum RoundEnd {
@@ -232,7 +179,17 @@ impl Round<'_> {
         let pose =
             PoseOf { case: &name, spec: case, file: &file, poison: Poison::A, contents, row: None };
         let posed = checker.pose(pose).await?;
-        state.posed.get_or_insert_with(|| posed.clone());
+        let facts = PosedFacts::from(&posed);
+        // The contents of number 0 are what the record tells of; they are the same in every replicate.
+        let differs = state.posed.as_ref().is_some_and(|known| contents == 0 && *known != facts);
+        if differs && state.forget_earlier() {
+            let why = format!(
+                "the inputs of {} differ from those of replicates that were kept",
+                case.operator
+            );
+            self.context.send(Message::Warning(format!("{why}: they are measured again")));
+        }
+        state.posed.get_or_insert(facts);
         Ok(posed)
     }
 
@@ -318,7 +275,8 @@ impl Round<'_> {
         pass.outputs = judged.outputs;
         pass.findings = judged.findings;
         pass.digests = judged.digests;
-        state.timed.entry(party.id.clone()).or_default().push(pass);
+        let timed = &mut state.part(self.replicate).timed;
+        timed.entry(party.id.clone()).or_default().push(pass);
         Ok(())
     }
 

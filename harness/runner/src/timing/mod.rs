@@ -1,33 +1,41 @@
 //! Baseline gates: candidate and baselines side by side, one turn at a time, on pinned cores.
 //!
 //! One process per provider and replicate visits every cell of a gate, and on a device every cell of every gate. A cell is
-//! written when its last replicate is done; what a worker says of time is checked against the supervisor's clock
-//! ([`party`]), and the outputs of timed calls go to the checker ([`cell`]).
+//! written when its last replicate is done, and every replicate before it is kept, so that a run that is stopped goes on
+//! there ([`slice`]); what a worker says of time is checked against the supervisor's clock ([`party`]), and the outputs of
+//! timed calls go to the checker ([`cell`]).
 
 mod arms;
 mod ceilings;
 mod cell;
 mod controls;
+mod group;
 mod identical;
 mod party;
+mod slice;
+mod state;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use proofhouse_schema::device::DeviceKind;
-use proofhouse_schema::evidence::{Ending, Finding, Observation};
+use proofhouse_schema::evidence::Finding;
 use proofhouse_schema::gate::{GateKind, TimingRule};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Measure, Phase};
 
-use crate::attempt::{Loss, Placement};
+use crate::attempt::Loss;
 use crate::context::{Context, Desk};
-use crate::correctness::draw;
-use crate::draft::{Draft, Message, Place, PosedFacts, Sight, TimedSight};
+use crate::draft::{Message, Place};
 use crate::error::RunError;
-use cell::{CellState, Round, RoundEnd};
 pub(crate) use controls::controls;
+use group::GroupRun;
 use party::Party;
+pub(crate) use slice::Slice;
+
+/// How long a replicate's processes may take to end, before any did.
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// Cells of one baseline gate and one candidate.
 #[derive(Debug)]
@@ -66,7 +74,7 @@ pub(crate) fn groups(context: &Context, places: &[Place]) -> Vec<Group> {
 pub(crate) async fn executor(context: Rc<Context>, groups: Vec<Group>) -> Result<(), RunError> {
     let mut desk = Desk::open(&context)?;
     for wave in waves(&groups) {
-        if context.stop.requested() {
+        if context.stop.requested() || context.budget.spent() {
             break;
         }
         Wave::new(&context, &mut desk, &wave).run().await;
@@ -128,6 +136,8 @@ struct Wave<'a> {
     desk: &'a mut Desk,
     groups: Vec<GroupRun<'a>>,
     pool: Pool,
+    /// How long the processes of a replicate take to end.
+    closing: Duration,
 }
 
 impl<'a> Wave<'a> {
@@ -136,223 +146,69 @@ impl<'a> Wave<'a> {
             groups.iter().map(|group| GroupRun::new(context, group)).collect();
         let pool = groups.iter().flat_map(|group| group.ids.clone());
         let pool = pool.map(|id| (id.clone(), Party::new(id))).collect();
-        Self { context, desk, groups, pool }
+        Self { context, desk, groups, pool, closing: CLOSING }
     }
 
     async fn run(mut self) {
-        for replicate in 0..self.context.options.profile.replicates {
-            self.replicate(replicate).await;
-            if self.context.stop.requested() {
+        self.write().await;
+        while let Some(replicate) = self.next() {
+            let (stop, budget) = (&self.context.stop, &self.context.budget);
+            if stop.requested() || budget.spent() || !self.replicate(replicate).await {
                 break;
             }
+            self.write().await;
         }
-        let stopped = self.context.stop.requested();
-        for group in self.groups {
-            group.write(&self.pool, self.desk, stopped);
+        self.write().await;
+    }
+
+    /// The first replicate that some cell lacks.
+    fn next(&self) -> Option<u32> {
+        let replicates = self.context.options.profile.replicates;
+        let open = self.groups.iter().flat_map(|group| &group.cells).filter(|c| c.is_open());
+        open.filter_map(|cell| cell.lacks(replicates)).min()
+    }
+
+    /// Writes the cells that are over or whole.
+    async fn write(&mut self) {
+        let replicates = self.context.options.profile.replicates;
+        for group in &mut self.groups {
+            for index in 0..group.cells.len() {
+                let state = &group.cells[index];
+                let whole = state.over.is_some() || state.lacks(replicates).is_none();
+                if state.written || !whole {
+                    continue;
+                }
+                // Every record names the checker, that of a cell too whose replicates were all kept.
+                let _ = self.desk.ready(self.context).await;
+                let draft = group.draft(index, self.desk);
+                self.context.done(draft);
+            }
         }
     }
 
-    /// One replicate: fresh processes, every cell in turn.
-    async fn replicate(&mut self, replicate: u32) {
+    /// One replicate: fresh processes, every cell that lacks it in turn. False when there was nothing to do.
+    async fn replicate(&mut self, replicate: u32) -> bool {
         for group in &mut self.groups {
-            group.replicate(replicate, &mut self.pool, self.desk).await;
+            group.replicate(replicate, &mut self.pool, self.desk, self.closing).await;
         }
+        let visited = self.groups.iter().any(|group| !group.visited.is_empty());
         let stopped = self.context.stop.requested();
+        let begun = Instant::now();
         for party in self.pool.values_mut() {
-            let late = party.close(stopped).await;
+            let late = party.close(stopped).await.filter(|loss| !interrupted(loss));
             let ended = late.map(|loss| {
                 self.context.send(Message::Warning(format!("{}: {loss}", party.id)));
                 Finding { code: "bad-end".to_owned(), detail: loss.to_string() }
             });
             let findings: Vec<Finding> =
                 ended.into_iter().chain(party.fallbacks(self.context)).collect();
-            let cells = self.groups.iter_mut().filter(|group| group.ids.contains(&party.id));
-            for state in cells.flat_map(|group| &mut group.cells) {
-                findings.iter().for_each(|f| state.distrust(&party.id, replicate, f));
-            }
+            self.groups.iter_mut().for_each(|group| group.closed(party, replicate, &findings));
         }
-    }
-}
-
-struct GroupRun<'a> {
-    context: &'a Rc<Context>,
-    group: &'a Group,
-    cells: Vec<CellState>,
-    /// The candidate, then the baselines that are available.
-    ids: Vec<ProviderId>,
-    absent: BTreeMap<ProviderId, String>,
-    largest: usize,
-}
-
-impl<'a> GroupRun<'a> {
-    fn new(context: &'a Rc<Context>, group: &'a Group) -> Self {
-        let cells: Vec<CellState> =
-            group.places.iter().map(|place| CellState::new(*place)).collect();
-        let size = |state: &CellState| {
-            let dims = context.case(state.place).dims.values();
-            dims.fold(1_u64, |product, dim| product.saturating_mul(*dim))
-        };
-        let largest = (0..cells.len()).max_by_key(|index| size(&cells[*index])).unwrap_or(0);
-        let absent: BTreeMap<_, _> = group
-            .baselines
-            .iter()
-            .filter_map(|id| Some((id.clone(), context.absent.get(id)?.clone())))
-            .collect();
-        let present = group.baselines.iter().filter(|id| !absent.contains_key(id));
-        let ids = std::iter::once(&group.candidate).chain(present).cloned().collect();
-        Self { context, group, cells, ids, absent, largest }
-    }
-
-    /// Writes what the cells came to; of an interrupted run only those that are over.
-    fn write(mut self, pool: &Pool, desk: &Desk, stopped: bool) {
-        for state in std::mem::take(&mut self.cells) {
-            if !stopped || state.over.is_some() {
-                let draft = self.draft(state, pool, desk);
-                self.context.done(draft);
-            }
-        }
-    }
-
-    /// One replicate: every cell in turn.
-    async fn replicate(&mut self, replicate: u32, pool: &mut Pool, desk: &mut Desk) {
-        let threads = self.group.rule.contract.threads;
-        let cores = match (self.group.device.is_cpu(), pinned_cores(threads)) {
-            (false, _) => None,
-            (true, Ok(cores)) => Some(cores),
-            (true, Err(reason)) => {
-                let not_run = Observation::NotRun { reason };
-                self.cells.iter_mut().for_each(|state| state.over = Some(not_run.clone()));
-                return;
-            }
-        };
-        let device = self.group.device;
-        let placement = Placement { replicate, cores, threads, device, wrapper: Vec::new() };
-        // In the gate's order: the candidate first.
-        let mut parties: Vec<Party> = self.ids.iter().filter_map(|id| pool.remove(id)).collect();
-        if !self.group.device.is_cpu() {
-            // Processes are shared by gates, and losses are counted gate by gate.
-            parties.iter_mut().for_each(|party| party.losses = 0);
-        }
-        for index in 0..self.cells.len() {
-            if self.context.stop.requested() {
-                break;
-            }
-            if self.cells[index].over.is_some() {
-                continue;
-            }
-            if let Some(reason) = self.context.no_device(self.group.device) {
-                self.cells[index].over = Some(Observation::NotRun { reason });
-                continue;
-            }
-            if replicate == 0 {
-                self.context.started(self.cells[index].place);
-            }
-            self.visit(index, &placement, &mut parties, desk).await;
-        }
-        pool.extend(parties.into_iter().map(|party| (party.id.clone(), party)));
-    }
-
-    async fn visit(
-        &mut self,
-        index: usize,
-        placement: &Placement,
-        parties: &mut [Party],
-        desk: &mut Desk,
-    ) {
-        let context = self.context;
-        let place = self.cells[index].place;
-        let limit = context.options.limits.losses;
-        if parties[0].losses >= limit {
-            self.cells[index].over = Some(Observation::Errored {
-                ending: Ending::NotStarted,
-                provider: self.group.candidate.clone(),
-                detail: format!(
-                    "gave-up: {} lost {limit} processes in this gate",
-                    self.group.candidate
-                ),
-            });
-            return;
-        }
-        for party in parties.iter_mut() {
-            let ready = party.ready(context, placement).await;
-            let state = &mut self.cells[index];
-            if ready.is_err_and(|loss| state.lost(&party.id, &self.group.candidate, &loss)) {
-                return;
-            }
-        }
-        if let Err(fault) = desk.ready(context).await {
-            self.cells[index].over = Some(fault.observation(&context.options.checker));
-            self.cells[index].attempts.extend(desk.take_lost());
-            return;
-        }
-        let seed = draw(context.options.seed, &format!("{place:?} {}", placement.replicate));
-        let round = Round {
-            context,
-            desk,
-            rule: &self.group.rule,
-            candidate: &self.group.candidate,
-            replicate: placement.replicate,
-            seed,
-            identical: index == self.largest && placement.replicate == 0,
-        };
-        let end = round.run(&mut self.cells[index], parties).await;
-        self.look_at_the_device(index, placement.replicate, parties);
-        match end {
-            RoundEnd::Done | RoundEnd::Interrupted => {}
-            RoundEnd::Checker(fault) => {
-                self.cells[index].over = Some(fault.observation(&context.options.checker));
-                if let crate::checker::CheckerFault::Lost(loss) = &fault {
-                    desk.lose(loss).await;
-                    self.cells[index].attempts.extend(desk.take_lost());
-                }
-            }
-        }
-    }
-
-    /// Other processes on the device make a cell worthless (P19); a lost worker makes the device suspect.
-    fn look_at_the_device(&mut self, index: usize, replicate: u32, parties: &[Party]) {
-        let (context, device) = (self.context, self.group.device);
-        if parties.iter().any(|party| party.worker.is_none()) {
-            context.health.suspect(device);
-        }
-        if let Some(finding) = context.health.strangers(context, device) {
-            for party in parties {
-                self.cells[index].distrust(&party.id, replicate, &finding);
-            }
-        }
-    }
-
-    fn draft(&self, state: CellState, pool: &Pool, desk: &Desk) -> Draft {
-        let context = self.context;
-        let hello = |id: &ProviderId| pool.get(id).and_then(|party| party.hello.clone());
-        let case = context.case(state.place);
-        let parties: Vec<&Party> = self.ids.iter().filter_map(|id| pool.get(id)).collect();
-        let attempts: Vec<_> = parties.iter().flat_map(|p| p.attempts.iter().cloned()).collect();
-        let mut absent = self.absent.clone();
-        absent.extend(state.absent.clone());
-        let taking = |id: &&ProviderId| !absent.contains_key(*id);
-        let baselines: Vec<_> = self.group.baselines.iter().filter(taking).collect();
-        let seen = match state.over {
-            Some(observation) => Sight::Plain(observation),
-            None => Sight::Timed(Box::new(TimedSight {
-                arms: arms::arms(&state.turns, &state.distrusted, &absent),
-                samples: arms::samples(&state.turns, &absent),
-                timed: state.timed,
-                absent: absent.clone(),
-                qualification: context.qualification(&case.operator, case.dtype),
-            })),
-        };
-        let witnesses = parties.iter().filter_map(|p| Some((p.id.clone(), p.witness.clone()?)));
-        Draft {
-            place: state.place,
-            candidate: context.facts(&self.group.candidate, hello(&self.group.candidate).as_ref()),
-            baselines: baselines.iter().map(|id| context.facts(id, hello(id).as_ref())).collect(),
-            checker: context.facts(&context.options.checker, desk.hello()),
-            posed: state.posed.as_ref().map(PosedFacts::from).unwrap_or_default(),
-            attempts: attempts.into_iter().chain(state.attempts).collect(),
-            seen,
-            witness: witnesses.collect(),
-        }
+        self.closing = begun.elapsed();
+        // A stop may have come while they ended.
+        let stopped = self.context.stop.requested();
+        self.groups.iter_mut().for_each(|group| group.settle(replicate, stopped));
+        visited
     }
 }
 

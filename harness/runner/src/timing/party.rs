@@ -29,7 +29,7 @@ pub(super) struct Party {
 }
 
 /// A measurement with the supervisor's own time for it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(super) struct Turn {
     pub(super) measured: Measured,
     ///

@@ -20,6 +20,8 @@ use crate::time::{Memory, Timed};
 
 /// The provider id that it says.
 const ID_VARIABLE: &str = "PROOFHOUSE_FAKE_ID";
+/// The version that it says; without it, 0.
+const VERSION_VARIABLE: &str = "PROOFHOUSE_FAKE_VERSION";
 /// A folder in which it counts its processes.
 const STATE_VARIABLE: &str = "PROOFHOUSE_FAKE_STATE";
 
@@ -99,7 +101,7 @@ impl Fake {
         let operator = "rms_norm".parse().map_err(other)?;
         let hello = Hello {
             protocol: PROTOCOL,
-            version: "0".to_owned(),
+            version: std::env::var(VERSION_VARIABLE).unwrap_or_else(|_| "0".to_owned()),
             pid: std::process::id(),
             language: "rust".to_owned(),
             packages: BTreeMap::new(),

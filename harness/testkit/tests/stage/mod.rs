@@ -17,12 +17,13 @@ use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{CellRecord, HostFacts, Record, SourceFacts};
 use proofhouse_schema::gate::{
-    CaseSpec, Cell, Expect, GateHeader, GateKind, Inputs, Level, Profile, ResolvedGate,
+    CaseSpec, Cell, Expect, GateHeader, GateKind, Inputs, Level, Profile, ResolvedGate, TimingRule,
 };
 use proofhouse_schema::probe::Probe;
 use proofhouse_schema::provider::{Environment, Provider};
+use proofhouse_schema::timing::{Cache, Clock, ClockPolicy, Launch, Statistic, TimingContract};
 use proofhouse_schema::units::{Bytes, Wide};
-use proofhouse_schema::verdict::VerdictBody;
+use proofhouse_schema::verdict::{Require, VerdictBody};
 
 /// Where this build puts programs: the folder of the running test, or its parent.
 fn build_folder() -> PathBuf {
@@ -270,5 +271,34 @@ pub fn cell(rows: u64, hidden: u64) -> Cell {
             inputs: Inputs::Seeded { values: "normal".to_owned(), seed: Wide(1) },
             expect: Expect::Outputs,
         },
+    }
+}
+
+impl Stage {
+    /// A stage with a baseline gate of two cells: `fake`, which has a defect, against the honest `other`, in three replicates.
+    pub fn timed(defect: &str) -> Self {
+        let mut stage = Self::new(defect);
+        let command = vec![fake_worker().to_string_lossy().into_owned()];
+        stage.options.providers.push(home(stage.folder.path(), "other", command));
+        stage.options.profile.replicates = 3;
+        let timing = TimingRule {
+            contract: TimingContract {
+                cache: Cache::Hot,
+                launch: Launch::Eager,
+                clock: Clock::Host,
+                includes: vec![],
+                threads: 1,
+                statistic: Statistic::MedianPerCall,
+                clock_policy: ClockPolicy::AsFound,
+            },
+            margin: 0.03,
+            require: Require::Measured,
+        };
+        let gate = &mut stage.options.gates[0];
+        gate.header.id = "rms_norm.baseline".parse().unwrap();
+        gate.header.kind = GateKind::Baseline;
+        gate.header.baselines = vec!["other".parse().unwrap()];
+        gate.header.timing = Some(timing);
+        stage
     }
 }

@@ -1,0 +1,71 @@
+//! The time that a run may take: no work begins that would pass it.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::interrupt::Stop;
+
+/// A run's time, counted from its beginning.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    begun: Instant,
+    limit: Option<Duration>,
+    /// Whether work was refused.
+    spent: Cell<bool>,
+}
+
+impl Budget {
+    pub(crate) fn new(begun: Instant, limit: Option<Duration>) -> Self {
+        Self { begun, limit, spent: Cell::new(false) }
+    }
+
+    /// Whether work that may take so long can begin. Once something could not, nothing can: the rest is another run's.
+    pub(crate) fn allows(&self, next: Duration) -> bool {
+        let left = self.limit.map(|limit| limit.saturating_sub(self.begun.elapsed()));
+        if left.is_some_and(|left| left <= next) {
+            self.spent.set(true);
+        }
+        !self.spent.get()
+    }
+
+    /// Whether work was refused.
+    pub(crate) fn spent(&self) -> bool {
+        self.spent.get()
+    }
+
+    /// Stops the run hard when its time is over: what began too late, or hangs, is not waited for. It must be called within
+    /// a local task set.
+    pub(crate) fn enforce(&self, stop: &Stop) -> Option<tokio::task::JoinHandle<()>> {
+        let end = tokio::time::Instant::from_std(self.begun + self.limit?);
+        let stop = stop.clone();
+        Some(tokio::task::spawn_local(async move {
+            tokio::time::sleep_until(end).await;
+            stop.spend();
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_limit_everything_is_allowed() {
+        let budget = Budget::new(Instant::now(), None);
+        assert!(budget.allows(Duration::MAX) && !budget.spent());
+    }
+
+    #[test]
+    fn what_would_pass_the_limit_is_refused_and_so_is_everything_after_it() {
+        let budget = Budget::new(Instant::now(), Some(Duration::from_secs(3600)));
+        assert!(budget.allows(Duration::from_secs(60)));
+        assert!(!budget.allows(Duration::from_secs(3600)) && budget.spent());
+        assert!(!budget.allows(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_budget_that_is_used_up_allows_nothing() {
+        let budget = Budget::new(Instant::now(), Some(Duration::ZERO));
+        assert!(!budget.allows(Duration::ZERO));
+    }
+}
