@@ -3,7 +3,8 @@
 use proofhouse_contract::conformance::{Backend, Problem, correctness};
 use proofhouse_contract::rounding::round_to;
 use proofhouse_contract::{
-    Call, CallPlan, ContractError, Dtype, ErrorKind, Mode, TensorMut, TensorView, run_oracle,
+    Agreement, Call, CallPlan, Case, CaseTensors, ContractError, Dtype, ErrorKind, Mode,
+    OwnedTensor, TensorMut, TensorView, ValueClass, check, expected_outputs, run_oracle,
 };
 
 /// A liberty that implementations take.
@@ -336,5 +337,44 @@ fn every_shortcut_is_caught_by_the_first_operator_that_takes_it() {
     ];
     for (shortcut, operator) in expected {
         assert_eq!(operator_that_catches(shortcut), operator, "{shortcut:?}");
+    }
+}
+
+#[test]
+fn another_code_of_nan_is_the_same_answer_and_a_number_is_not() {
+    // Processors differ in the NaN that they make; the oracle's is one of many.
+    let operators = [("rms_norm", "hidden"), ("add_rms_norm", "hidden"), ("silu_and_mul", "width")];
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::BF16] {
+        for (operator, width) in operators {
+            let call = Call::new(operator, dtype, &[("rows", 3), (width, 24)], &[]).expect("valid");
+            let case = Case { values: ValueClass::Nan, ..Case::new(call.clone()) };
+            let tensors = CaseTensors::generate(&case, 0, 0).expect("a valid case");
+            let (inputs, initial) = (tensors.views(&call, false), tensors.views(&call, true));
+            let mode = Mode::Unchecked;
+            let expected = expected_outputs(&call, mode, &inputs, &initial).expect("a valid case");
+            let agrees = |code: u64| {
+                let mut candidate = expected.clone();
+                let mut replaced = 0;
+                for tensor in &mut candidate {
+                    let mut output = tensor.view_mut();
+                    let (rows, columns) = (output.layout.rows(), output.layout.width());
+                    for (row, column) in
+                        (0..rows).flat_map(|row| (0..columns).map(move |c| (row, c)))
+                    {
+                        if output.view().value(row, column).is_nan() {
+                            output.set_bits(row, column, code);
+                            replaced += 1;
+                        }
+                    }
+                }
+                assert!(replaced > 0, "{operator} {dtype}: no NaN");
+                let views: Vec<_> = candidate.iter().map(OwnedTensor::view).collect();
+                let found = check(&call, mode, &inputs, &initial, &views).expect("a valid case");
+                found.iter().all(|tensor| tensor.agreement() == Agreement::Agree)
+            };
+            let all_ones = u64::MAX >> (64 - 8 * dtype.size());
+            assert!(agrees(all_ones) && agrees(all_ones >> 1), "{operator} {dtype}");
+            assert!(!agrees(0), "{operator} {dtype}");
+        }
     }
 }
