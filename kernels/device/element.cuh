@@ -67,25 +67,34 @@ __device__ __forceinline__ Vector pack_vector(const float (&from)[PER_VECTOR<E>]
   return packed;
 }
 
-template <Access ACCESS, class Storage>
-__device__ __forceinline__ unsigned int load_element(const Storage* address) {
-  if constexpr (ACCESS == Access::Rewritten) {
-    return *address;
-  } else {
-    return __ldg(address);
-  }
+/// How a row's elements fit the vectors of its threads.
+enum class Fit {
+  /// The row starts anywhere and ends within a vector.
+  Elements,
+  /// The row starts at a multiple of 16 bytes and is made of whole vectors.
+  Vectors,
+  /// The same, and it has as many vectors as its threads hold. A row without width has none.
+  Whole,
+};
+
+/// Whether a row of `width` elements has vector number `vector`.
+template <class E, Fit FIT>
+__device__ __forceinline__ bool has_vector(int vector, int width) {
+  return FIT == Fit::Whole ? width > 0 : vector * PER_VECTOR<E> < width;
 }
 
-/// Vector number `vector` of a row of `width` elements; what lies behind the row is `fill`.
+/// Vector number `first + further` of a row of `width` elements; what lies behind the row is `fill`.
 ///
-/// `IS_ALIGNED` says that the row starts at a multiple of 16 bytes and has whole vectors only.
-template <class E, bool IS_ALIGNED, Access ACCESS>
-__device__ __forceinline__ Vector read_vector(const char* row, int vector, int width, unsigned int fill = 0) {
+/// The two numbers are apart so that the constant one becomes part of the instruction.
+template <class E, Fit FIT, Access ACCESS>
+__device__ __forceinline__ Vector read_vector(const char* row, unsigned int first, unsigned int further, int width,
+                                              unsigned int fill = 0) {
   constexpr int ELEMENTS = PER_VECTOR<E>;
+  const int vector = first + further;
   Vector read;
-  if constexpr (IS_ALIGNED) {
-    if (vector * ELEMENTS < width) {
-      return load_vector<ACCESS>(row + static_cast<long long>(vector) * 16);
+  if constexpr (FIT != Fit::Elements) {
+    if (has_vector<E, FIT>(vector, width)) {
+      return load_vector<ACCESS>(row + first * 16ull + further * 16);
     }
 #pragma unroll
     for (int word = 0; word < 4; ++word) {
@@ -95,12 +104,12 @@ __device__ __forceinline__ Vector read_vector(const char* row, int vector, int w
     const auto* elements = reinterpret_cast<const typename E::Storage*>(row);
 #pragma unroll
     for (int word = 0; word < 4; ++word) {
-      const int first = vector * ELEMENTS + word * E::PER_WORD;
+      const int at = vector * ELEMENTS + word * E::PER_WORD;
       if constexpr (E::PER_WORD == 1) {
-        read.word[word] = first < width ? load_element<ACCESS>(elements + first) : fill;
+        read.word[word] = at < width ? load_element(elements + at) : fill;
       } else {
-        const unsigned int low = first < width ? load_element<ACCESS>(elements + first) : fill & 0xffffu;
-        const unsigned int high = first + 1 < width ? load_element<ACCESS>(elements + first + 1) : fill >> 16;
+        const unsigned int low = at < width ? load_element(elements + at) : fill & 0xffffu;
+        const unsigned int high = at + 1 < width ? load_element(elements + at + 1) : fill >> 16;
         read.word[word] = low | high << 16;
       }
     }
@@ -108,25 +117,27 @@ __device__ __forceinline__ Vector read_vector(const char* row, int vector, int w
   return read;
 }
 
-/// Stores vector number `vector` of a row, except what would lie behind the row.
-template <class E, bool IS_ALIGNED, bool IS_STREAMING>
-__device__ __forceinline__ void write_vector(char* row, int vector, int width, const Vector& value) {
+/// Stores vector number `first + further` of a row, except what would lie behind the row.
+template <class E, Fit FIT, bool IS_STREAMING>
+__device__ __forceinline__ void write_vector(char* row, unsigned int first, unsigned int further, int width,
+                                             const Vector& value) {
   constexpr int ELEMENTS = PER_VECTOR<E>;
-  if constexpr (IS_ALIGNED) {
-    if (vector * ELEMENTS < width) {
-      store_vector<IS_STREAMING>(row + static_cast<long long>(vector) * 16, value);
+  const int vector = first + further;
+  if constexpr (FIT != Fit::Elements) {
+    if (has_vector<E, FIT>(vector, width)) {
+      store_vector<IS_STREAMING>(row + first * 16ull + further * 16, value);
     }
   } else {
     auto* elements = reinterpret_cast<typename E::Storage*>(row);
 #pragma unroll
     for (int word = 0; word < 4; ++word) {
-      const int first = vector * ELEMENTS + word * E::PER_WORD;
-      if (first < width) {
-        elements[first] = static_cast<typename E::Storage>(value.word[word]);
+      const int at = vector * ELEMENTS + word * E::PER_WORD;
+      if (at < width) {
+        elements[at] = static_cast<typename E::Storage>(value.word[word]);
       }
       if constexpr (E::PER_WORD == 2) {
-        if (first + 1 < width) {
-          elements[first + 1] = static_cast<typename E::Storage>(value.word[word] >> 16);
+        if (at + 1 < width) {
+          elements[at + 1] = static_cast<typename E::Storage>(value.word[word] >> 16);
         }
       }
     }

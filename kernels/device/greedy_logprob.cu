@@ -11,7 +11,7 @@ struct Arguments {
   unsigned int* tickets;
   unsigned long long* status;
   /// Bytes from row to row.
-  long long stride;
+  unsigned long long stride;
   int rows;
   int vocab;
   int chunks;
@@ -20,7 +20,7 @@ static_assert(sizeof(Arguments) == ARGUMENT_BYTES, "the host passes the same str
 
 __device__ __forceinline__ Partial examine(const Arguments& a, int row, int chunk, int lane) {
   float values[VALUES];
-  read_chunk(a.logits + row * a.stride, chunk, lane, a.vocab, values);
+  read_chunk(a.logits + static_cast<unsigned int>(row) * a.stride, chunk, lane, a.vocab, values);
   const float of_lane = largest_of(values);
   const float max = warp_max_float(of_lane);
   bool slow;
@@ -51,6 +51,7 @@ __device__ __forceinline__ Partial examine(const Arguments& a, int row, int chun
 extern "C" __global__ void __launch_bounds__(32 * WARPS) greedy_logprob(const __grid_constant__ Arguments a) {
   const int lane = threadIdx.x % 32;
   const int chunk = blockIdx.x * WARPS + threadIdx.x / 32;
+  take_turn(a.logits + blockIdx.y * a.stride + chunk * (CHUNK / PER_VECTOR<ELEMENT>) * 16ull, a.partials);
   for (int row = blockIdx.y; row < a.rows; row += gridDim.y) {
     Partial* partials = a.partials + static_cast<long long>(row) * a.chunks;
     Partial of_chunk = {};

@@ -1,5 +1,34 @@
 // Instructions of the target behind names: the only file that a port to another target rewrites.
+//
+// The host sets OVERLAP: 0 for a launch in stream order, 1 for one that begins while the launch in front of it ends, and
+// 2 for one that also lets the launch behind it begin before its own waiting is over.
 #pragma once
+
+/// Waits for everything in front of this launch in its stream, and lets the launch behind it begin once all blocks have
+/// come here. Before it, global memory is neither read nor written.
+///
+/// The wait depends on two addresses, neither of them null, so that what comes before them is not moved behind it.
+__device__ __forceinline__ void take_turn(const void* first, const void* second) {
+#if OVERLAP == 2
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+#if OVERLAP
+  asm volatile("{\n\t.reg .pred p;\n\t.reg .b64 both;\n\tor.b64 both, %0, %1;\n\tsetp.ne.u64 p, both, 0;\n\t"
+               "@p griddepcontrol.wait;\n\t}" ::"l"(first), "l"(second)
+               : "memory");
+#endif
+#if OVERLAP == 1
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/// Keeps loads in front of it there: the assembler would move those that are needed late behind the first wait for
+/// another one, and add their time to it. It takes no load for one that may pass the release of dependents.
+__device__ __forceinline__ void issue_loads() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 /// 16 bytes: the widest access of one thread.
 struct alignas(16) Vector {
@@ -13,30 +42,37 @@ __device__ __forceinline__ float not_a_number() { return __uint_as_float(0x7fc00
 enum class Access {
   /// Read once by one thread and by nobody else in this launch, and not written in it.
   Once,
-  /// Read by many blocks and not written in this launch.
-  Shared,
-  /// Written in this launch by the thread that reads it.
-  Rewritten,
+  /// The same, and nobody reads it soon after this launch.
+  Passing,
+  /// Read by many blocks, or written in this launch by the thread that reads it.
+  Kept,
 };
+
+// All loads are coherent ones: the others are for memory that nobody writes while the launch runs, and a launch that
+// begins early runs while its inputs are written.
+#define LOAD_VECTOR(instruction)                                                                                \
+  asm volatile(instruction ".v4.u32 {%0, %1, %2, %3}, [%4];"                                                    \
+               : "=r"(loaded.word[0]), "=r"(loaded.word[1]), "=r"(loaded.word[2]), "=r"(loaded.word[3])         \
+               : "l"(address)                                                                                   \
+               : "memory")
 
 template <Access ACCESS>
 __device__ __forceinline__ Vector load_vector(const void* address) {
   Vector loaded;
-  if constexpr (ACCESS == Access::Once) {
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded.word[0]), "=r"(loaded.word[1]), "=r"(loaded.word[2]), "=r"(loaded.word[3])
-                 : "l"(address));
-  } else if constexpr (ACCESS == Access::Shared) {
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded.word[0]), "=r"(loaded.word[1]), "=r"(loaded.word[2]), "=r"(loaded.word[3])
-                 : "l"(address));
+  if constexpr (ACCESS == Access::Passing) {
+    LOAD_VECTOR("ld.global.cs");
+  } else if constexpr (ACCESS == Access::Once) {
+    LOAD_VECTOR("ld.global.L1::no_allocate");
   } else {
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(loaded.word[0]), "=r"(loaded.word[1]), "=r"(loaded.word[2]), "=r"(loaded.word[3])
-                 : "l"(address)
-                 : "memory");
+    LOAD_VECTOR("ld.global");
   }
   return loaded;
+}
+
+/// One element, loaded where the source says so and not moved to where it is used.
+template <class Storage>
+__device__ __forceinline__ Storage load_element(const Storage* address) {
+  return *static_cast<const volatile Storage*>(address);
 }
 
 /// Loads 16 bytes that other blocks wrote, past the cache of this multiprocessor.
@@ -70,10 +106,10 @@ __device__ __forceinline__ float exp2_approximate(float x) {
   return power;
 }
 
-/// The reciprocal with an error of one step.
+/// The reciprocal with an error of one step; zero for subnormal results.
 __device__ __forceinline__ float reciprocal_approximate(float x) {
   float reciprocal;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
   return reciprocal;
 }
 

@@ -2,7 +2,9 @@
 //
 // The host sets, per variant: ELEMENT; THREADS, the threads of a row (a multiple of 32, or a power of two below it);
 // VECTORS, how many 16-byte vectors each of them holds; ROWS, the rows of a block (above 1 only up to 32 threads);
-// LOOPED, whether a block goes on to further rows; ALIGNED; STREAMING.
+// LOOPED, whether a block goes on to further rows; GAINS_AHEAD, whether gains are read with the row, and else after the
+// sum; ALIGNED; WHOLE, whether the threads' vectors are exactly the row's; STREAMING, 1 for stores that say that nobody
+// reads the output soon, and 2 for loads that say so too.
 //
 // The order of a sum is a binary tree over the row's vectors: first the 32 vectors of a group, then the groups, next
 // neighbors first. It is the same however many threads hold the row, so that the host may choose them by the number
@@ -14,8 +16,11 @@
 constexpr int THREADS_IN_WARP = THREADS < 32 ? THREADS : 32;
 constexpr int WARPS = THREADS < 32 ? 1 : THREADS / 32;
 constexpr int GROUPS = WARPS * VECTORS;
-/// Gains are read with the row when the registers hold both, and otherwise after the sum.
-constexpr bool GAINS_AHEAD = VECTORS <= 2;
+constexpr Fit FIT = !ALIGNED ? Fit::Elements : WHOLE ? Fit::Whole : Fit::Vectors;
+/// How a row that is read once is read.
+constexpr Access ROW_ACCESS = STREAMING == 2 ? Access::Passing : Access::Once;
+/// Elements that the threads of a row hold.
+constexpr int HELD = THREADS * VECTORS * PER_VECTOR<ELEMENT>;
 
 static_assert(THREADS >= 32 ? THREADS % 32 == 0 : (THREADS & (THREADS - 1)) == 0, "threads of a row");
 static_assert(THREADS >= 32 || VECTORS == 1, "part of a warp holds a row of one group");
@@ -186,19 +191,30 @@ __device__ __forceinline__ float inverse_root(float sum_of_squares, float invers
 
 /// Where a thread stands: which of its row's threads it is, and which of its block's rows it works on.
 struct Place {
-  int thread;
+  unsigned int thread;
   int row_in_block;
 
   __device__ __forceinline__ Place()
       : thread(ROWS == 1 ? threadIdx.x : threadIdx.x % THREADS), row_in_block(ROWS == 1 ? 0 : threadIdx.x / THREADS) {}
 };
 
+/// How many elements of a row there are; none of a row behind the last one, which is neither read nor written.
+__device__ __forceinline__ int width_of(int row, int rows, int hidden) {
+  return (ROWS == 1 && !LOOPED) || row < rows ? (WHOLE ? HELD : hidden) : 0;
+}
+
+/// Where a row begins, `stride` bytes from the one before.
+template <class Byte>
+__device__ __forceinline__ Byte* row_at(Byte* first, int row, unsigned long long stride) {
+  return first + static_cast<unsigned int>(row) * stride;
+}
+
 /// Reads a thread's vectors of a row.
 template <class E, Access ACCESS>
 __device__ __forceinline__ void read_row(const char* row, int thread, int width, Vector (&into)[VECTORS]) {
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) {
-    into[k] = read_vector<E, ALIGNED, ACCESS>(row, thread + k * THREADS, width);
+    into[k] = read_vector<E, FIT, ACCESS>(row, thread, k * THREADS, width);
   }
 }
 
@@ -207,6 +223,6 @@ template <class E>
 __device__ __forceinline__ void write_row(char* row, int thread, int width, const Vector (&from)[VECTORS]) {
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) {
-    write_vector<E, ALIGNED, STREAMING>(row, thread + k * THREADS, width, from[k]);
+    write_vector<E, FIT, STREAMING != 0>(row, thread, k * THREADS, width, from[k]);
   }
 }

@@ -9,9 +9,9 @@ struct Arguments {
   char* q;
   float* scale;
   /// Bytes from row to row.
-  long long x_stride;
-  long long residual_stride;
-  long long q_stride;
+  unsigned long long x_stride;
+  unsigned long long residual_stride;
+  unsigned long long q_stride;
   int rows;
   int hidden;
   float inverse_hidden;
@@ -78,8 +78,8 @@ __device__ __forceinline__ void quantize(const Vector& v, float scale, float rec
 template <class E>
 __device__ __forceinline__ void write_codes(char* row, int vector, int width, const unsigned int (&codes)[E::PER_WORD]) {
   const int first = vector * PER_VECTOR<E>;
-  if constexpr (ALIGNED) {
-    if (first < width) {
+  if constexpr (FIT != Fit::Elements) {
+    if (has_vector<E, FIT>(vector, width)) {
       if constexpr (E::PER_WORD == 1) {
         *reinterpret_cast<unsigned int*>(row + first) = codes[0];
       } else {
@@ -101,20 +101,21 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS) rms_norm_dynamic_fp8
   const Place place;
   const int step = gridDim.x * ROWS;
   int first = blockIdx.x * ROWS;
-  const auto width_of = [&](int row) { return (ROWS == 1 && !LOOPED) || row < a.rows ? a.hidden : 0; };
 
   int row = first + place.row_in_block;
-  int width = width_of(row);
+  int width = width_of(row, a.rows, a.hidden);
+  take_turn(row_at(a.x, row, a.x_stride) + place.thread * 16ull, a.w + place.thread * 16ull);
   Vector x[VECTORS];
   Vector residual[VECTORS];
-  read_row<ELEMENT, Access::Once>(a.x + row * a.x_stride, place.thread, width, x);
+  read_row<ELEMENT, ROW_ACCESS>(row_at(a.x, row, a.x_stride), place.thread, width, x);
   if constexpr (ADD_RESIDUAL) {
-    read_row<ELEMENT, Access::Rewritten>(a.residual + row * a.residual_stride, place.thread, width, residual);
+    read_row<ELEMENT, Access::Kept>(row_at(a.residual, row, a.residual_stride), place.thread, width, residual);
   }
   Vector w[VECTORS];
   if constexpr (GAINS_AHEAD) {
-    read_row<ELEMENT, Access::Shared>(a.w, place.thread, a.hidden, w);
+    read_row<ELEMENT, Access::Kept>(a.w, place.thread, WHOLE ? HELD : a.hidden, w);
   }
+  issue_loads();
   while (true) {
     float sums[VECTORS];
 #pragma unroll
@@ -125,22 +126,22 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS) rms_norm_dynamic_fp8
       sums[k] = squares<ELEMENT>(x[k]);
     }
     if constexpr (ADD_RESIDUAL) {
-      write_row<ELEMENT>(a.residual + row * a.residual_stride, place.thread, width, x);
+      write_row<ELEMENT>(row_at(a.residual, row, a.residual_stride), place.thread, width, x);
     }
     const int next = row + step;
     Vector x_ahead[VECTORS];
     Vector residual_ahead[VECTORS];
     if constexpr (LOOPED) {
-      const int width_ahead = width_of(next);
-      read_row<ELEMENT, Access::Once>(a.x + next * a.x_stride, place.thread, width_ahead, x_ahead);
+      const int width_ahead = width_of(next, a.rows, a.hidden);
+      read_row<ELEMENT, ROW_ACCESS>(row_at(a.x, next, a.x_stride), place.thread, width_ahead, x_ahead);
       if constexpr (ADD_RESIDUAL) {
-        read_row<ELEMENT, Access::Rewritten>(a.residual + next * a.residual_stride, place.thread, width_ahead,
+        read_row<ELEMENT, Access::Kept>(row_at(a.residual, next, a.residual_stride), place.thread, width_ahead,
                                              residual_ahead);
       }
     }
     const float inverse = inverse_root(row_sum(shared, place.thread, sums), a.inverse_hidden, a.eps);
     if constexpr (!GAINS_AHEAD) {
-      read_row<ELEMENT, Access::Shared>(a.w, place.thread, a.hidden, w);
+      read_row<ELEMENT, Access::Kept>(a.w, place.thread, WHOLE ? HELD : a.hidden, w);
     }
     float largest = 0.0f;
 #pragma unroll
@@ -155,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS) rms_norm_dynamic_fp8
     for (int k = 0; k < VECTORS; ++k) {
       unsigned int codes[ELEMENT::PER_WORD];
       quantize<ELEMENT>(x[k], scale, reciprocal, codes);
-      write_codes<ELEMENT>(a.q + row * a.q_stride, place.thread + k * THREADS, width, codes);
+      write_codes<ELEMENT>(row_at(a.q, row, a.q_stride), place.thread + k * THREADS, width, codes);
     }
     if (place.thread == 0 && width > 0) {
       a.scale[row] = scale;
@@ -165,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS* ROWS) rms_norm_dynamic_fp8
       break;
     }
     row = next;
-    width = width_of(row);
+    width = width_of(row, a.rows, a.hidden);
     // No barrier: between two uses of either half of `shared` lies the barrier of the other half.
 #pragma unroll
     for (int k = 0; k < VECTORS; ++k) {

@@ -11,7 +11,7 @@ struct Arguments {
   unsigned int* tickets;
   unsigned long long* status;
   /// Bytes from row to row.
-  long long stride;
+  unsigned long long stride;
   int rows;
   int vocab;
   int chunks;
@@ -25,9 +25,9 @@ struct Selected {
 
   __device__ __forceinline__ Selected(const Arguments& a, int row, long long token)
       : bad(static_cast<unsigned long long>(token) >= a.vocab) {
-    const auto* logits = reinterpret_cast<const ELEMENT::Storage*>(a.logits + row * a.stride);
+    const auto* logits = reinterpret_cast<const ELEMENT::Storage*>(a.logits + static_cast<unsigned int>(row) * a.stride);
     float elements[2];
-    ELEMENT::unpack(__ldg(logits + (bad ? 0 : token)), elements);
+    ELEMENT::unpack(load_element(logits + (bad ? 0 : token)), elements);
     logit = bad ? not_a_number() : elements[0];
   }
 };
@@ -55,12 +55,13 @@ __device__ __forceinline__ Partial examine(const Arguments& a, int row, int chun
 extern "C" __global__ void __launch_bounds__(32 * WARPS) selected_logprob_rank(const __grid_constant__ Arguments a) {
   const int lane = threadIdx.x % 32;
   const int chunk = blockIdx.x * WARPS + threadIdx.x / 32;
+  take_turn(a.logits + blockIdx.y * a.stride + chunk * (CHUNK / PER_VECTOR<ELEMENT>) * 16ull, a.partials);
   for (int row = blockIdx.y; row < a.rows; row += gridDim.y) {
     Partial* partials = a.partials + static_cast<long long>(row) * a.chunks;
-    const long long token = __ldg(a.selected + row);
+    const long long token = load_element(a.selected + row);
     // The chunk is under way before the token is known. A warp behind the last chunk reads nothing.
     float values[VALUES];
-    read_chunk(a.logits + row * a.stride, chunk, lane, chunk < a.chunks ? a.vocab : 0, values);
+    read_chunk(a.logits + static_cast<unsigned int>(row) * a.stride, chunk, lane, chunk < a.chunks ? a.vocab : 0, values);
     const Selected selected(a, row, token);
     const Partial of_chunk = examine(a, row, chunk, lane, values, selected.logit);
     if (hand_in(of_chunk, partials, a.tickets + row, chunk, a.chunks, lane)) {

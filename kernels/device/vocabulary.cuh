@@ -54,9 +54,9 @@ __device__ __forceinline__ void read_chunk(const char* row, int chunk, int lane,
   Vector vectors[CHUNK_VECTORS];
 #pragma unroll
   for (int k = 0; k < CHUNK_VECTORS; ++k) {
-    const int vector = chunk * (CHUNK / ELEMENTS) + k * 32 + lane;
-    vectors[k] = read_vector<ELEMENT, ALIGNED, Access::Once>(row, vector, vocab, ELEMENT::MINUS_INFINITY);
+    vectors[k] = read_vector<ELEMENT, ALIGNED ? Fit::Vectors : Fit::Elements, Access::Once>(row, chunk * (CHUNK / ELEMENTS) + lane, k * 32, vocab, ELEMENT::MINUS_INFINITY);
   }
+  issue_loads();
 #pragma unroll
   for (int k = 0; k < CHUNK_VECTORS; ++k) {
     float elements[ELEMENTS];

@@ -9,6 +9,7 @@ use crate::error::CudaError;
 use crate::report::{self, KernelReport};
 use crate::sources;
 use crate::sys::nvrtc;
+use crate::tuning::Numbers;
 
 /// Where the compiler is; the caller, not this library, reads the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,12 @@ impl Arch {
         }
         Ok(Self { major, minor })
     }
+
+    /// Whether a launch can begin while the one in front of it ends.
+    #[must_use]
+    pub const fn has_dependent_launch(self) -> bool {
+        self.major >= 9
+    }
 }
 
 impl std::fmt::Display for Arch {
@@ -57,7 +64,7 @@ pub(crate) struct Variant {
     /// Bytes of the structure that the kernel takes.
     pub(crate) argument_bytes: usize,
     /// Numbers that the source is built with, by name.
-    pub(crate) numbers: Vec<(&'static str, u32)>,
+    pub(crate) numbers: Numbers,
 }
 
 impl Variant {

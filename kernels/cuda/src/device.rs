@@ -5,6 +5,7 @@ use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use crate::compile::Arch;
 use crate::error::CudaError;
 use crate::sys::driver::{self, Context};
+use crate::tuning::Target;
 
 /// A device and its driver, as they describe themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
+    /// What tunings follow from.
+    #[must_use]
+    pub const fn target(&self) -> Target {
+        Target { arch: self.arch, multiprocessors: self.multiprocessors, l2_bytes: self.l2_bytes }
+    }
+
     pub(crate) fn probe(context: &Context) -> Result<Self, CudaError> {
         let major = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;

@@ -15,11 +15,12 @@ use crate::sys::driver::{Context, Function};
 /// no padding that the source does not have.
 pub(crate) unsafe trait Arguments: Copy + 'static {}
 
-/// Blocks of a launch and threads of each block.
+/// Blocks of a launch, threads of each block, and whether it begins while the launch in front of it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     grid: [u32; 2],
     threads: u32,
+    overlaps: bool,
 }
 
 /// Most blocks of a grid along its first and second axis, on every device of compute capability 3.0 and later.
@@ -33,6 +34,7 @@ impl Geometry {
         operator: &'static str,
         grid: [u64; 2],
         threads: u64,
+        overlaps: bool,
     ) -> Result<Self, CudaError> {
         let within = |what, found: u64, accepted: u64| {
             if found <= accepted {
@@ -46,6 +48,7 @@ impl Geometry {
                 within("the grid's second axis", grid[1], MOST_BLOCKS[1])?,
             ],
             threads: within("the block", threads, MOST_THREADS)?,
+            overlaps,
         })
     }
 
@@ -76,8 +79,9 @@ impl Kernel {
     /// Puts a launch into a stream; an empty grid is nothing to do.
     ///
     /// # Safety
-    /// The kernel is the one that `A` belongs to, its variant fits the addresses' alignment, and the addresses are
-    /// of tensors that the contract has accepted, or of workspace that is large enough.
+    /// The kernel is the one that `A` belongs to, its variant fits the addresses' alignment and waits where the
+    /// geometry overlaps, and the addresses are of tensors that the contract has accepted, or of workspace that is
+    /// large enough.
     pub(crate) unsafe fn launch<A: Arguments>(
         &self,
         geometry: Geometry,
@@ -95,6 +99,7 @@ impl Kernel {
             self.function.launch(
                 [x, y, 1],
                 geometry.threads,
+                geometry.overlaps,
                 stream.raw(),
                 std::ptr::from_ref(arguments).cast(),
             )
@@ -108,9 +113,9 @@ mod tests {
 
     #[test]
     fn a_grid_that_no_device_has_is_refused_with_the_axis_and_its_limit() {
-        let largest = Geometry::new("rms_norm", [(1 << 31) - 1, 65_535], 1024).unwrap();
+        let largest = Geometry::new("rms_norm", [(1 << 31) - 1, 65_535], 1024, true).unwrap();
         assert!(!largest.is_empty());
-        let refused = |grid, threads| match Geometry::new("rms_norm", grid, threads) {
+        let refused = |grid, threads| match Geometry::new("rms_norm", grid, threads, false) {
             Err(CudaError::TooLarge { operator, what, found, accepted }) => {
                 (operator, what, found, accepted)
             }
@@ -126,7 +131,7 @@ mod tests {
 
     #[test]
     fn nothing_to_do_is_an_empty_grid() {
-        assert!(Geometry::new("rms_norm", [0, 1], 32).unwrap().is_empty());
-        assert!(Geometry::new("rms_norm", [1, 0], 32).unwrap().is_empty());
+        assert!(Geometry::new("rms_norm", [0, 1], 32, false).unwrap().is_empty());
+        assert!(Geometry::new("rms_norm", [1, 0], 32, false).unwrap().is_empty());
     }
 }

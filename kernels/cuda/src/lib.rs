@@ -34,8 +34,8 @@ pub use error::CudaError;
 pub use memory::{DeviceBuffer, DeviceTensor, OwnedStream, Stream};
 pub use prepared::{Launch, Prepared};
 pub use report::{KernelReport, parse_log};
-pub use runtime::{Build, Runtime, compile_all};
-pub use tuning::{ChunkShape, GateShape, RowShape, Tuning};
+pub use runtime::{Build, Runtime, compile_all, default_tuning};
+pub use tuning::{ChunkShape, GateShape, Overlap, RowShape, Streaming, Target, Tuning};
 
 /// The operators that have kernels here, by name.
 pub const OPERATORS: [&str; 6] = [

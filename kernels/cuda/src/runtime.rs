@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use proofhouse_contract::{Call, CallPlan};
 
-use crate::compile::{Arch, CompileReport, Compiler, Toolchain, Variant};
+use crate::compile::{CompileReport, Compiler, Toolchain, Variant};
 use crate::device::DeviceInfo;
 use crate::error::CudaError;
 use crate::launch::Kernel;
@@ -14,7 +14,7 @@ use crate::memory::{DeviceBuffer, OwnedStream};
 use crate::operators;
 use crate::prepared::Prepared;
 use crate::sys::driver::{self, Context};
-use crate::tuning::Tuning;
+use crate::tuning::{Target, Tuning};
 
 /// A device's primary context, the compiler, and the kernels that were loaded.
 #[derive(Clone, Debug)]
@@ -99,9 +99,7 @@ impl Runtime {
     /// # Errors
     /// What the contract or the kernels refuse.
     pub fn tuning(&self, call: &Call) -> Result<Tuning, CudaError> {
-        call.validate()?;
-        operators::refuse_unsupported(call)?;
-        operators::choose(call, self.parts.device.multiprocessors)
+        default_tuning(call, self.parts.device.target())
     }
 
     /// Compiles and loads what a planned call needs, and allocates its workspace.
@@ -121,7 +119,7 @@ impl Runtime {
     pub fn prepare_tuned(&self, plan: &CallPlan, tuning: Tuning) -> Result<Prepared, CudaError> {
         plan.validate()?;
         operators::refuse_unsupported(&plan.call)?;
-        operators::check(&plan.call, tuning)?;
+        operators::check(&plan.call, tuning, self.parts.device.arch)?;
         Prepared::new(self, plan, tuning)
     }
 
@@ -151,6 +149,16 @@ impl Runtime {
     }
 }
 
+/// The tuning that a call gets on a device where the caller has none.
+///
+/// # Errors
+/// What the contract or the kernels refuse.
+pub fn default_tuning(call: &Call, target: Target) -> Result<Tuning, CudaError> {
+    call.validate()?;
+    operators::refuse_unsupported(call)?;
+    operators::choose(call, target)
+}
+
 /// A kernel to compile: the one that a call gets with a tuning, or with the one it would be given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Build {
@@ -162,15 +170,14 @@ pub struct Build {
     pub aligned: bool,
 }
 
-/// Compiles kernels for an architecture, with no device; each variant once.
+/// Compiles kernels for a device that need not be there; each variant once.
 ///
 /// # Errors
 /// `LibraryMissing` without NVRTC, what the contract or the kernels refuse, and `Compile`.
 pub fn compile_all(
     toolchain: &Toolchain,
     cache: Option<PathBuf>,
-    arch: Arch,
-    multiprocessors: u32,
+    target: Target,
     builds: &[Build],
 ) -> Result<Vec<CompileReport>, CudaError> {
     let compiler = Compiler::open(toolchain, cache)?;
@@ -181,12 +188,12 @@ pub fn compile_all(
         operators::refuse_unsupported(call)?;
         let tuning = match tuning {
             Some(tuning) => *tuning,
-            None => operators::choose(call, multiprocessors)?,
+            None => operators::choose(call, target)?,
         };
-        operators::check(call, tuning)?;
+        operators::check(call, tuning, target.arch)?;
         let variant = operators::variant(call, tuning, *aligned)?;
         if known.insert(variant.clone()) {
-            reports.push(compiler.compile(&variant, arch)?.report);
+            reports.push(compiler.compile(&variant, target.arch)?.report);
         }
     }
     Ok(reports)

@@ -9,8 +9,8 @@ use proofhouse_contract::{
     OwnedTensor, ParamValue, TensorMut, TensorView, ValueClass, check, find_operator,
 };
 use proofhouse_cuda::{
-    Build, ChunkShape, CudaError, DeviceBuffer, GateShape, OPERATORS, OwnedStream, RowShape,
-    Runtime, Tuning,
+    Arch, Build, ChunkShape, CudaError, DeviceBuffer, GateShape, OPERATORS, Overlap, OwnedStream,
+    RowShape, Runtime, Streaming, Target, Tuning,
 };
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Every kernel that the cases and the conformance suite need, for compiling ahead.
-pub fn builds() -> Vec<Build> {
+pub fn builds(target: Target) -> Vec<Build> {
     let mut calls: Vec<_> = cases().into_iter().map(|case| (case.call, None)).collect();
     for operator in OPERATORS {
         let spec = find_operator(operator).unwrap();
@@ -109,7 +109,7 @@ pub fn builds() -> Vec<Build> {
             }
         }
     }
-    calls.extend(tuned_calls());
+    calls.extend(tuned_calls(target.arch));
     let mut builds = Vec::new();
     for (call, tuning) in calls {
         let width = call.dim(call.operator.dims[1].name).unwrap();
@@ -125,13 +125,13 @@ pub fn builds() -> Vec<Build> {
 }
 
 /// Calls, each with a tuning that must give the bits of the default one.
-fn tuned_calls() -> Vec<(Call, Option<Tuning>)> {
+fn tuned_calls(arch: Arch) -> Vec<(Call, Option<Tuning>)> {
     let mut tuned = Vec::new();
     for operator in OPERATORS {
         for dtype in DTYPES {
             let (rows, width) = if is_vocabulary(operator) { (5, 40_000) } else { (300, 4096) };
             for call in calls_of(operator, dtype, rows, width) {
-                for tuning in other_tunings(operator, dtype) {
+                for tuning in other_tunings(operator, dtype, arch) {
                     tuned.push((call.clone(), Some(tuning)));
                 }
             }
@@ -140,30 +140,52 @@ fn tuned_calls() -> Vec<(Call, Option<Tuning>)> {
     tuned
 }
 
-fn other_tunings(operator: &str, dtype: Dtype) -> Vec<Tuning> {
+fn other_tunings(operator: &str, dtype: Dtype, arch: Arch) -> Vec<Tuning> {
+    // All three ways to begin, where the device has them.
+    let overlap = |at: u32| match at % 3 {
+        _ if !arch.has_dependent_launch() => Overlap::Off,
+        0 => Overlap::Off,
+        1 => Overlap::Ordered,
+        _ => Overlap::Early,
+    };
     if is_vocabulary(operator) {
-        return [1, 3, 8, 32]
-            .map(|warps| Tuning::Chunks(ChunkShape { values: 32, warps }))
+        return [1, 3, 8, 16]
+            .map(|warps| Tuning::Chunks(ChunkShape { values: 32, warps, overlap: overlap(warps) }))
             .to_vec();
     }
     if operator == "silu_and_mul" {
-        let shape = |threads, vectors, rows| {
-            Tuning::Gate(GateShape { threads, vectors, rows, streaming: true })
+        let shape = |threads, vectors, rows, streaming| {
+            let overlap = overlap(rows);
+            Tuning::Gate(GateShape { threads, vectors, rows, streaming, overlap })
         };
-        return vec![shape(64, 4, 2), shape(256, 1, 1), shape(32, 8, 4)];
+        return vec![
+            shape(64, 4, 2, Streaming::All),
+            shape(256, 1, 1, Streaming::Stores),
+            shape(32, 8, 3, Streaming::Off),
+        ];
     }
     let held = if dtype == Dtype::F32 { 1024 } else { 512 };
-    let shape = |vectors: u32, looped| {
+    let shape = |vectors: u32, looped, streaming| {
         let threads = held / vectors;
-        Tuning::Rows(RowShape { threads, vectors, rows: 1, looped, streaming: vectors == 2 })
+        Tuning::Rows(RowShape {
+            threads,
+            vectors,
+            rows: if threads == 32 { 4 } else { 1 },
+            looped,
+            gains_ahead: vectors <= 2,
+            streaming,
+            overlap: overlap(vectors),
+        })
     };
     vec![
-        shape(1, None),
-        shape(2, None),
-        shape(4, None),
-        shape(1, Some(1)),
-        shape(2, Some(1)),
-        shape(4, Some(1)),
+        shape(1, None, Streaming::Stores),
+        shape(2, None, Streaming::All),
+        shape(4, None, Streaming::Off),
+        shape(8, None, Streaming::All),
+        shape(16, None, Streaming::Stores),
+        shape(1, Some(1), Streaming::Off),
+        shape(2, Some(1), Streaming::All),
+        shape(4, Some(1), Streaming::Stores),
     ]
 }
 
@@ -306,7 +328,7 @@ fn examine_tuning(
 
 /// Compares every case; returns the number of failures.
 pub fn run(runtime: &Runtime) -> (usize, Value) {
-    let (cases, tuned) = (cases(), tuned_calls());
+    let (cases, tuned) = (cases(), tuned_calls(runtime.device().arch));
     let all = cases.len() + tuned.len();
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());

@@ -16,6 +16,8 @@ const fn raw(stream: Stream) -> sys::CUstream {
 
 /// A graph of captured work, ready to be replayed and timed.
 pub struct Graph {
+    /// How many of its edges let a launch begin while the one in front of it ends.
+    pub programmatic_edges: usize,
     executable: sys::CUgraphExec,
     events: [sys::CUevent; 2],
 }
@@ -30,9 +32,34 @@ impl Graph {
         work(handle);
         let (mut graph, mut executable) = (ptr::null_mut(), ptr::null_mut());
         let mut events = [ptr::null_mut(); 2];
+        let programmatic_edges;
         // SAFETY: all pointers are to handles that live through the calls, and each handle is made before its use.
         unsafe {
             ok(sys::cuStreamEndCapture(raw(handle), &mut graph));
+            let mut edges = 0;
+            ok(sys::cuGraphGetEdges_v2(
+                graph,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                &mut edges,
+            ));
+            let mut ends = [vec![ptr::null_mut(); edges], vec![ptr::null_mut(); edges]];
+            let mut data: Vec<sys::CUgraphEdgeData> = vec![std::mem::zeroed(); edges];
+            let [from, to] = &mut ends;
+            if edges > 0 {
+                ok(sys::cuGraphGetEdges_v2(
+                    graph,
+                    from.as_mut_ptr(),
+                    to.as_mut_ptr(),
+                    data.as_mut_ptr(),
+                    &mut edges,
+                ));
+            }
+            let programmatic =
+                sys::CUgraphDependencyType_enum::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+            programmatic_edges =
+                data.iter().filter(|edge| u32::from(edge.type_) == programmatic as u32).count();
             ok(sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0));
             ok(sys::cuGraphDestroy(graph));
             ok(sys::cuGraphUpload(executable, raw(handle)));
@@ -40,7 +67,7 @@ impl Graph {
                 ok(sys::cuEventCreate(event, 0));
             }
         }
-        Self { executable, events }
+        Self { programmatic_edges, executable, events }
     }
 
     /// Replays the graph and returns the time between its ends in microseconds.

@@ -6,19 +6,25 @@ use proofhouse_contract::{
     rounding::encode,
 };
 use proofhouse_cuda::{
-    Build, ChunkShape, DeviceBuffer, DeviceTensor, GateShape, OwnedStream, RowShape, Runtime,
-    Tuning,
+    Build, ChunkShape, DeviceBuffer, DeviceTensor, GateShape, Overlap, OwnedStream, RowShape,
+    Runtime, Streaming, Target, Tuning, default_tuning,
 };
 use serde_json::{Value, json};
 
+use crate::chains::with_overlap;
 use crate::graph::{self, Graph};
 
 /// Bytes that all sets of a measurement lie in.
 const ARENA: usize = 6 << 30;
 /// Bytes of distinct values.
 const PATTERN: usize = 64 << 20;
-/// Calls in a graph where the sets are fewer.
-const CALLS: usize = 40;
+/// Calls in a graph where the sets are fewer, by the calls' size.
+const fn least_calls(bytes: u64) -> usize {
+    if bytes < 4 << 20 { 1000 } else { 40 }
+}
+/// Rows up to which a call is timed hot, too, and with every overlap.
+const FEW_ROWS: u64 = 32;
+const OVERLAPS: [Overlap; 3] = [Overlap::Off, Overlap::Ordered, Overlap::Early];
 
 /// A measurement's call and the tunings that it is made with.
 struct Cell {
@@ -35,60 +41,67 @@ fn call(operator: &str, dtype: Dtype, rows: u64, width: u64, add: bool) -> Call 
 
 fn row_tunings(rows: u64, hidden: u64, dtype: Dtype) -> Vec<Tuning> {
     let vectors_of_row = hidden.div_ceil(16 / dtype.size() as u64) as u32;
-    let mut tunings = Vec::new();
+    let few = rows <= FEW_ROWS;
+    let plain = RowShape {
+        threads: 32,
+        vectors: 1,
+        rows: 1,
+        looped: None,
+        gains_ahead: true,
+        streaming: Streaming::Off,
+        overlap: Overlap::Ordered,
+    };
+    let mut shapes = Vec::new();
     if vectors_of_row <= 32 {
-        for threads_of_block in [64, 128, 256, 512] {
-            let threads = vectors_of_row.next_power_of_two();
-            for looped in [None, Some(2048 / threads_of_block)] {
-                tunings.push(RowShape {
-                    threads,
-                    vectors: 1,
-                    rows: threads_of_block / threads,
-                    looped,
-                    streaming: false,
-                });
+        let threads = vectors_of_row.next_power_of_two();
+        for threads_of_block in [64, 128, 256] {
+            let shape = RowShape { threads, rows: threads_of_block / threads, ..plain };
+            shapes.push(shape);
+            if !few {
+                shapes.push(RowShape { looped: Some(2048 / threads_of_block), ..shape });
+                shapes.push(RowShape { streaming: Streaming::Stores, ..shape });
             }
         }
-        return tunings.into_iter().map(Tuning::Rows).collect();
+        return shapes.into_iter().map(Tuning::Rows).collect();
     }
-    for vectors in [1, 2, 4] {
+    for vectors in [1, 2, 4, 8, 16] {
         let threads = vectors_of_row.div_ceil(vectors).next_multiple_of(32);
-        if threads > 1024 {
+        if threads > 1024 || threads * vectors >= 2 * vectors_of_row || few && vectors > 4 {
             continue;
         }
-        let plain = RowShape { threads, vectors, rows: 1, looped: None, streaming: false };
-        tunings.push(plain);
-        if threads == 32 {
-            tunings.push(RowShape { rows: 4, ..plain });
-        }
-        if rows >= 1024 && threads > 32 {
-            for parts in [4, 2, 1] {
-                let looped = Some((2048 / threads / parts).max(1));
-                tunings.push(RowShape { looped, ..plain });
+        let rows_of_block = if threads == 32 { 4 } else { 1 };
+        let shape = RowShape { threads, vectors, rows: rows_of_block, ..plain };
+        for gains_ahead in [true, false] {
+            let shape = RowShape { gains_ahead, ..shape };
+            if vectors > 4 && gains_ahead || vectors == 1 && !gains_ahead {
+                continue;
+            }
+            if few && !gains_ahead {
+                continue;
+            }
+            shapes.push(shape);
+            if rows >= 1024 && threads > 32 && vectors == 2 && !gains_ahead {
+                shapes.push(RowShape { looped: Some((1024 / threads).max(1)), ..shape });
             }
             if rows >= 8192 {
-                tunings.push(RowShape { streaming: true, ..plain });
-                tunings.push(RowShape {
-                    looped: Some((1024 / threads).max(1)),
-                    streaming: true,
-                    ..plain
-                });
+                shapes.push(RowShape { streaming: Streaming::Stores, ..shape });
+                shapes.push(RowShape { streaming: Streaming::All, ..shape });
             }
         }
     }
-    tunings.dedup();
-    tunings.into_iter().map(Tuning::Rows).collect()
+    shapes.into_iter().map(Tuning::Rows).collect()
 }
 
 fn gate_tunings(rows: u64) -> Vec<Tuning> {
     let mut tunings = Vec::new();
-    let threads: &[u32] = if rows >= 128 { &[64, 128, 256, 512] } else { &[32, 64, 128, 256] };
-    let vectors: &[u32] = if rows >= 128 { &[1, 2, 4] } else { &[1, 2] };
+    let threads: &[u32] = if rows >= 1024 { &[64, 128, 256] } else { &[32, 64, 128, 256] };
     for &threads in threads {
-        for &vectors in vectors {
-            for streaming in [false, true] {
-                if !streaming || rows >= 1024 {
-                    tunings.push(Tuning::Gate(GateShape { threads, vectors, rows: 1, streaming }));
+        for vectors in if rows >= 128 { vec![1, 2] } else { vec![1] } {
+            for streaming in [Streaming::Off, Streaming::Stores, Streaming::All] {
+                if streaming == Streaming::Off || rows >= 1024 {
+                    let overlap = Overlap::Ordered;
+                    let shape = GateShape { threads, vectors, rows: 1, streaming, overlap };
+                    tunings.push(Tuning::Gate(shape));
                 }
             }
         }
@@ -97,13 +110,9 @@ fn gate_tunings(rows: u64) -> Vec<Tuning> {
 }
 
 fn chunk_tunings() -> Vec<Tuning> {
-    let mut tunings = Vec::new();
-    for values in [8, 16, 32] {
-        for warps in [1, 2, 4, 8, 16] {
-            tunings.push(Tuning::Chunks(ChunkShape { values, warps }));
-        }
-    }
-    tunings
+    let shape =
+        |values, warps| Tuning::Chunks(ChunkShape { values, warps, overlap: Overlap::Ordered });
+    vec![shape(32, 1), shape(32, 2), shape(32, 4), shape(32, 8), shape(16, 4), shape(16, 8)]
 }
 
 fn cells() -> Vec<Cell> {
@@ -117,14 +126,7 @@ fn cells() -> Vec<Cell> {
     for (operator, add) in norms {
         let mut shapes: Vec<_> = [1, 8, 32, 128, 1024, 8192].map(|rows| (rows, 4096)).to_vec();
         if !add {
-            shapes.extend([
-                (1, 5120),
-                (1, 8192),
-                (8192, 8192),
-                (8192, 2048),
-                (65_536, 128),
-                (32, 128),
-            ]);
+            shapes.extend([(1, 8192), (8192, 8192), (8192, 2048), (65_536, 128), (32, 128)]);
         }
         for (rows, hidden) in shapes {
             let tunings = row_tunings(rows, hidden, Dtype::BF16);
@@ -146,12 +148,34 @@ fn cells() -> Vec<Cell> {
     cells
 }
 
+/// All tunings that a cell is timed with.
+fn tunings_of(cell: &Cell, default: Tuning, target: Target) -> Vec<Tuning> {
+    let few = cell.call.dim("rows").unwrap() <= FEW_ROWS;
+    let mut all = Vec::new();
+    for tuning in &cell.tunings {
+        let more = few || with_overlap(*tuning, default.overlap()) == default;
+        let overlaps: &[Overlap] = match more {
+            _ if !target.arch.has_dependent_launch() => &[Overlap::Off],
+            true => &OVERLAPS,
+            false => &[Overlap::Ordered],
+        };
+        all.extend(overlaps.iter().map(|overlap| with_overlap(*tuning, *overlap)));
+    }
+    all
+}
+
 /// Every kernel that is timed, for compiling ahead.
-pub fn builds() -> Vec<Build> {
+pub fn builds(target: Target) -> Vec<Build> {
     let mut builds = Vec::new();
-    for Cell { call, tunings } in cells() {
-        for tuning in tunings.into_iter().map(Some).chain([None]) {
-            builds.push(Build { call: call.clone(), tuning, aligned: true });
+    for cell in cells() {
+        let default = default_tuning(&cell.call, target).unwrap();
+        let tunings = tunings_of(&cell, default, target);
+        let overlaps = OVERLAPS.map(|overlap| with_overlap(default, overlap));
+        for tuning in tunings.into_iter().chain(overlaps) {
+            if tuning.overlap() == Overlap::Off || target.arch.has_dependent_launch() {
+                let call = cell.call.clone();
+                builds.push(Build { call, tuning: Some(tuning), aligned: true });
+            }
         }
     }
     builds
@@ -194,12 +218,12 @@ impl Arena {
         self.filled = Some((dtype, logits));
     }
 
-    /// Sets of a call's tensors, one behind the other, as many as reach `bytes`, or one for each call.
+    /// Sets of a call's tensors, one behind the other, as many as reach `bytes`.
     fn sets(&self, call: &Call, bytes: u64) -> Vec<Vec<DeviceTensor<'_>>> {
         let plan = call.plan(Layout::Contiguous).unwrap();
         let (mut sets, mut at) = (Vec::new(), self.buffer.address());
         let end = at + self.buffer.len() as u64;
-        while sets.len() < CALLS && (sets.is_empty() || at - self.buffer.address() < bytes) {
+        while sets.is_empty() || at - self.buffer.address() < bytes {
             let mut set = Vec::new();
             for tensor in &plan.tensors {
                 // SAFETY: the region lies in the arena, which outlives the set.
@@ -215,7 +239,8 @@ impl Arena {
     }
 }
 
-fn plan_of(call: &Call, set: &[DeviceTensor<'_>]) -> CallPlan {
+/// A call's plan with these operands.
+pub fn plan_of(call: &Call, set: &[DeviceTensor<'_>]) -> CallPlan {
     let tensors = call
         .tensors()
         .zip(set)
@@ -235,23 +260,22 @@ fn time(
     runtime: &Runtime,
     stream: &OwnedStream,
     call: &Call,
-    tuning: Option<Tuning>,
+    tuning: Tuning,
     sets: &[Vec<DeviceTensor<'_>>],
 ) -> f64 {
-    let plan = plan_of(call, &sets[0]);
-    let prepared = match tuning {
-        Some(tuning) => runtime.prepare_tuned(&plan, tuning),
-        None => runtime.prepare(&plan),
-    }
-    .unwrap_or_else(|error| panic!("{error}"));
+    let prepared = runtime
+        .prepare_tuned(&plan_of(call, &sets[0]), tuning)
+        .unwrap_or_else(|error| panic!("{error}"));
     let launches: Vec<_> = sets.iter().map(|set| prepared.bind(set).unwrap()).collect();
-    let calls = CALLS.max(launches.len()).next_multiple_of(launches.len());
+    let traffic = call.traffic().unwrap();
+    let least = least_calls(traffic.read_bytes + traffic.written_bytes);
+    let calls = least.max(launches.len()).next_multiple_of(launches.len());
     let graph = Graph::capture(stream, |handle| {
         for at in 0..calls {
             launches[at % launches.len()].enqueue(handle).unwrap();
         }
     });
-    let replays = if sets.len() < 8 { 9 } else { 15 };
+    let replays = if calls > 2000 { 5 } else { 9 };
     graph.median(stream, replays) / calls as f64
 }
 
@@ -273,17 +297,56 @@ fn copy_ceiling(arena: &Arena, stream: &OwnedStream) -> f64 {
 }
 
 fn name(tuning: Tuning) -> String {
-    match tuning {
-        Tuning::Rows(RowShape { threads, vectors, rows, looped, streaming }) => {
+    let stream = |streaming| match streaming {
+        Streaming::Off => "",
+        Streaming::Stores => " cs",
+        Streaming::All => " csls",
+    };
+    let overlap = match tuning.overlap() {
+        Overlap::Off => " off",
+        Overlap::Ordered => "",
+        Overlap::Early => " early",
+    };
+    let shape = match tuning {
+        Tuning::Rows(RowShape {
+            threads, vectors, rows, looped, gains_ahead, streaming, ..
+        }) => {
             let looped = looped.map_or(String::new(), |blocks| format!(" loop{blocks}"));
-            let streaming = if streaming { " cs" } else { "" };
-            format!("t{threads}k{vectors}r{rows}{looped}{streaming}")
+            let ahead = if gains_ahead { "a" } else { "" };
+            format!("t{threads}k{vectors}r{rows}{ahead}{looped}{}", stream(streaming))
         }
-        Tuning::Gate(GateShape { threads, vectors, rows, streaming }) => {
-            format!("t{threads}k{vectors}r{rows}{}", if streaming { " cs" } else { "" })
+        Tuning::Gate(GateShape { threads, vectors, rows, streaming, .. }) => {
+            format!("t{threads}k{vectors}r{rows}{}", stream(streaming))
         }
-        Tuning::Chunks(ChunkShape { values, warps }) => format!("v{values}w{warps}"),
-    }
+        Tuning::Chunks(ChunkShape { values, warps, .. }) => format!("v{values}w{warps}"),
+    };
+    shape + overlap
+}
+
+/// Times and their tunings, the best first.
+fn sweep(
+    runtime: &Runtime,
+    stream: &OwnedStream,
+    call: &Call,
+    tunings: &[Tuning],
+    sets: &[Vec<DeviceTensor<'_>>],
+) -> Vec<(String, f64)> {
+    let mut times: Vec<_> = tunings
+        .iter()
+        .map(|tuning| (name(*tuning), time(runtime, stream, call, *tuning, sets)))
+        .collect();
+    times.sort_by(|left, right| left.1.total_cmp(&right.1));
+    times
+}
+
+fn listed(times: &[(String, f64)], most: usize) -> String {
+    let listed: Vec<_> =
+        times.iter().take(most).map(|(name, us)| format!("{name} {us:.2}")).collect();
+    listed.join(", ")
+}
+
+fn as_json(times: &[(String, f64)]) -> Value {
+    times.iter().map(|(name, us)| json!({"tuning": name, "us": us})).collect()
 }
 
 /// Times every cell with every tuning.
@@ -295,41 +358,62 @@ pub fn run(runtime: &Runtime) -> Value {
     println!("copy {:.3} TB/s, read and written", ceiling * 1e-12);
     let l2 = runtime.device().l2_bytes;
     let mut records = Vec::new();
-    for Cell { call, tunings } in cells() {
+    let target = runtime.device().target();
+    for cell in cells() {
+        let call = &cell.call;
         let logits = call.operator.dims[1].name == "vocab";
         arena.fill(call.dtype, logits, &stream);
         let traffic = call.traffic().unwrap();
         let bytes = traffic.read_bytes + traffic.written_bytes;
-        let in_place = call.tensors().any(|spec| spec.role == Role::InOut);
-        let sets = arena.sets(&call, 5 * l2);
-        let mut times: Vec<(String, f64)> = tunings
-            .iter()
-            .map(|tuning| (name(*tuning), time(runtime, &stream, &call, Some(*tuning), &sets)))
-            .collect();
-        let chosen = time(runtime, &stream, &call, None, &sets);
-        let default = name(runtime.tuning(&call).unwrap());
-        times.sort_by(|left, right| left.1.total_cmp(&right.1));
-        let floor = bytes as f64 / ceiling * 1e6;
         let (rows, width) =
             (call.dim("rows").unwrap(), call.dim(call.operator.dims[1].name).unwrap());
+        let default = runtime.tuning(call).unwrap();
+        let tunings = tunings_of(&cell, default, target);
+        let cold_sets = arena.sets(call, 5 * l2);
+        let floor = bytes as f64 / ceiling * 1e6;
         let add = if call.params.is_empty() { "" } else { "+add" };
-        let best: Vec<_> =
-            times.iter().take(4).map(|(name, us)| format!("{name} {us:.2}")).collect();
-        let worst = times.last().map_or(0.0, |(_, us)| *us);
-        println!(
-            "{}{add} {} {rows}x{width}: {chosen:.2} us [{default}] {:.0}% | {} .. {worst:.2}",
-            call.operator.name,
-            call.dtype,
-            100.0 * floor / chosen,
-            best.join(", "),
-        );
-        records.push(json!({
+        let title = format!("{}{add} {} {rows}x{width}", call.operator.name, call.dtype);
+        let of_default = |times: &[(String, f64)]| {
+            let wanted = name(default);
+            times.iter().find(|(name, _)| *name == wanted).map(|(_, us)| *us)
+        };
+        let mut record = json!({
             "operator": call.operator.name, "add": !add.is_empty(), "dtype": call.dtype.name(),
-            "rows": rows, "width": width, "sets": sets.len(), "in_place": in_place,
-            "floor_us": floor, "default": default, "default_us": chosen,
-            "tunings": times.iter().map(|(name, us)| json!({"tuning": name, "us": us})).collect::<Vec<_>>(),
-        }));
-        if call.operator.name == "rms_norm" || in_place {
+            "rows": rows, "width": width, "floor_us": floor, "default": name(default),
+        });
+        if rows <= FEW_ROWS {
+            let hot = sweep(runtime, &stream, call, &tunings, &arena.sets(call, 1));
+            println!(
+                "{title} hot: {:.2} us [{}] | {}",
+                of_default(&hot).unwrap_or(f64::NAN),
+                name(default),
+                listed(&hot, 7)
+            );
+            record["hot"] = as_json(&hot);
+        }
+        let cold_tunings = if rows <= FEW_ROWS && bytes < 4 << 20 {
+            // Graphs of thousands of calls: the default alone, with every overlap.
+            OVERLAPS
+                .into_iter()
+                .filter(|overlap| *overlap == Overlap::Off || target.arch.has_dependent_launch())
+                .map(|overlap| with_overlap(default, overlap))
+                .collect()
+        } else {
+            tunings
+        };
+        let cold = sweep(runtime, &stream, call, &cold_tunings, &cold_sets);
+        let us = of_default(&cold).unwrap_or(f64::NAN);
+        println!(
+            "{title} cold: {us:.2} us [{}] {:.0}% | {} .. {:.2}",
+            name(default),
+            100.0 * floor / us,
+            listed(&cold, 7),
+            cold.last().map_or(f64::NAN, |(_, us)| *us),
+        );
+        record["cold"] = as_json(&cold);
+        record["cold_sets"] = json!(cold_sets.len());
+        records.push(record);
+        if call.operator.name == "rms_norm" || call.tensors().any(|spec| spec.role == Role::InOut) {
             // Values that were normalized again and again are refreshed.
             arena.filled = None;
         }

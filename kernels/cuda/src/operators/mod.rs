@@ -6,11 +6,11 @@ mod vocabulary;
 
 use proofhouse_contract::{Call, CallPlan, ContractError, Dtype, ErrorKind, TensorPlan};
 
-use crate::compile::Variant;
+use crate::compile::{Arch, Variant};
 use crate::error::CudaError;
 use crate::launch::{Geometry, Kernel};
 use crate::memory::Stream;
-use crate::tuning::{ChunkShape, GateShape, RowShape, Tuning};
+use crate::tuning::{ChunkShape, GateShape, Overlap, RowShape, RowWork, Target, Tuning};
 
 pub(crate) use vocabulary::{STATUS_BYTES, Workspace, decode_status};
 
@@ -149,20 +149,29 @@ pub(crate) fn refuse_unsupported(call: &Call) -> Result<(), CudaError> {
 }
 
 /// The tuning that a call gets where the caller has none.
-pub(crate) fn choose(call: &Call, multiprocessors: u32) -> Result<Tuning, CudaError> {
+pub(crate) fn choose(call: &Call, target: Target) -> Result<Tuning, CudaError> {
     let (rows, width) = sizes(call)?;
+    let of_rows = |work| Tuning::Rows(RowShape::choose(rows, width, call.dtype, work, target));
     Ok(match call.operator.name {
-        "rms_norm" | "add_rms_norm" | "rms_norm_dynamic_fp8" => {
-            Tuning::Rows(RowShape::choose(rows, width, call.dtype, multiprocessors))
-        }
-        "silu_and_mul" => Tuning::Gate(GateShape::choose(rows, width, call.dtype, multiprocessors)),
-        _ => Tuning::Chunks(ChunkShape::choose(rows, width, multiprocessors)),
+        "rms_norm" => of_rows(RowWork::Plain),
+        "add_rms_norm" => of_rows(RowWork::Added),
+        "rms_norm_dynamic_fp8" => of_rows(RowWork::Quantized),
+        "silu_and_mul" => Tuning::Gate(GateShape::choose(rows, width, call.dtype, target)),
+        _ => Tuning::Chunks(ChunkShape::choose(target)),
     })
 }
 
 /// Refuses a tuning that the operator's kernel cannot be built with.
-pub(crate) fn check(call: &Call, tuning: Tuning) -> Result<(), CudaError> {
+pub(crate) fn check(call: &Call, tuning: Tuning, arch: Arch) -> Result<(), CudaError> {
     let operator = call.operator.name;
+    if tuning.overlap() != Overlap::Off && !arch.has_dependent_launch() {
+        return Err(CudaError::Tuning {
+            operator,
+            what: "the overlap of launches",
+            found: format!("{:?} on {arch}", tuning.overlap()),
+            accepted: "Off below compute capability 9.0".to_owned(),
+        });
+    }
     let (_, width) = sizes(call)?;
     match (operator, tuning) {
         ("rms_norm" | "add_rms_norm" | "rms_norm_dynamic_fp8", Tuning::Rows(shape)) => {
@@ -184,9 +193,10 @@ pub(crate) fn check(call: &Call, tuning: Tuning) -> Result<(), CudaError> {
 /// The variant of a call's kernel.
 pub(crate) fn variant(call: &Call, tuning: Tuning, aligned: bool) -> Result<Variant, CudaError> {
     let operator = call.operator.name;
+    let (_, width) = sizes(call)?;
     let mut numbers = match tuning {
-        Tuning::Rows(shape) => shape.numbers(aligned),
-        Tuning::Gate(shape) => shape.numbers(aligned),
+        Tuning::Rows(shape) => shape.numbers(width, call.dtype, aligned),
+        Tuning::Gate(shape) => shape.numbers(width, call.dtype, aligned),
         Tuning::Chunks(shape) => shape.numbers(aligned),
     };
     if operator == "rms_norm_dynamic_fp8" {
@@ -211,7 +221,7 @@ pub(crate) fn geometry(
         Tuning::Gate(shape) => (shape.blocks(rows, width, call.dtype), shape.threads * shape.rows),
         Tuning::Chunks(shape) => (shape.blocks(rows, width), 32 * shape.warps),
     };
-    Geometry::new(operator, grid, u64::from(threads))
+    Geometry::new(operator, grid, u64::from(threads), tuning.overlap() != Overlap::Off)
 }
 
 /// Whether all activations of a call can be accessed in 16-byte vectors, and what belongs to one in one piece.

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_workspace_has_room_for_every_chunk_and_a_ticket_a_row() {
-        let shape = ChunkShape { values: 32, warps: 1 };
+        let shape = ChunkShape { values: 32, warps: 1, overlap: crate::tuning::Overlap::Off };
         assert_eq!(Workspace::bytes(&call(), shape).unwrap(), 4 * (2 * 16 + 4));
         let workspace = Workspace::new(&call(), shape, 4096).unwrap();
         assert_eq!(workspace.tickets, 4096 + 4 * 2 * 16);

@@ -179,35 +179,43 @@ impl Function {
         Ok(function)
     }
 
-    /// Puts a launch into a stream.
+    /// Puts a launch into a stream; `overlaps` lets it begin while the launch in front of it ends.
     ///
     /// # Safety
     /// `arguments` points to the one structure that the kernel takes, and what the structure points to is valid
-    /// for what the kernel does with it, until the launch has run; the stream belongs to this context.
+    /// for what the kernel does with it, until the launch has run; the stream belongs to this context. A kernel
+    /// that `overlaps` waits for the launch in front of it by itself, before it touches memory.
     pub(crate) unsafe fn launch(
         &self,
         grid: [u32; 3],
         block: u32,
+        overlaps: bool,
         stream: usize,
         arguments: *const c_void,
     ) -> Result<(), CudaError> {
         let mut parameters = [arguments.cast_mut()];
-        // SAFETY: the function is loaded; the driver copies the one argument during the call; the rest is the
-        // caller's promise.
-        status("cuLaunchKernel", unsafe {
-            sys::cuLaunchKernel(
-                self.raw,
-                grid[0],
-                grid[1],
-                grid[2],
-                block,
-                1,
-                1,
-                0,
-                stream as sys::CUstream,
-                parameters.as_mut_ptr(),
-                ptr::null_mut(),
-            )
+        // The stream may be under capture: then the edge between the two nodes of the graph says the same.
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+        };
+        let config = sys::CUlaunchConfig {
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: stream as sys::CUstream,
+            attrs: if overlaps { &raw mut attribute } else { ptr::null_mut() },
+            numAttrs: u32::from(overlaps),
+        };
+        // SAFETY: the function is loaded; the driver copies configuration, attribute and the one argument during the
+        // call; the rest is the caller's promise.
+        status("cuLaunchKernelEx", unsafe {
+            sys::cuLaunchKernelEx(&config, self.raw, parameters.as_mut_ptr(), ptr::null_mut())
         })
     }
 
