@@ -20,6 +20,9 @@ Exit codes (of several, the first in this list):
   103 invalid   105 errored   106 unqualified   101 inconclusive   104 required gate not run
   4 nothing selected   130 interrupted   2 usage   0 all required gates passed";
 
+/// The verb of a run's reaper.
+pub const REAP: &str = "reap";
+
 /// Proves GPU kernels: runs declared gates over kernels and named providers, keeps evidence, judges fail-closed.
 #[derive(Debug, Parser)]
 #[command(name = "proofhouse", version, after_help = AFTER, max_term_width = 110)]
@@ -102,6 +105,9 @@ pub enum Verb {
     },
     /// Print the man page
     Man,
+    /// End what a run's workers started, once the run is gone; runs start it themselves
+    #[command(name = REAP, hide = true)]
+    Reap,
 }
 
 impl Verb {

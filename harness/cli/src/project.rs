@@ -180,9 +180,16 @@ fn provider_folders(baselines: &Path) -> Result<Vec<PathBuf>, CliError> {
 /// # Errors
 /// When the system does not say where this program is.
 pub fn binaries() -> Result<PathBuf, CliError> {
-    let program = env::current_exe()
-        .map_err(|source| CliError::Read { path: PathBuf::from("this program"), source })?;
-    Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
+    Ok(this_program()?.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// This program.
+///
+/// # Errors
+/// When the system does not say where it is.
+pub fn this_program() -> Result<PathBuf, CliError> {
+    env::current_exe()
+        .map_err(|source| CliError::Read { path: PathBuf::from("this program"), source })
 }
 
 /// Where environments are kept.

@@ -29,6 +29,31 @@ fn goes_on(project: &Project) {
     assert_eq!(verify.code, 0, "{verify:?}");
 }
 
+#[test]
+fn what_a_worker_started_does_not_outlive_a_killed_run() {
+    let project = Project::new();
+    let fifo = project.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // The worker leaves a shell that waits for the fifo, in the worker's group, and then waits itself.
+    let script = format!("sh -c 'read line < {0}' & read line < {0}; exec $0", fifo.display());
+    project.provider(
+        "leaves",
+        &format!(r#"["/bin/sh", "-c", "{script}", "{{bin}}/proofhouse-fake-worker"]"#),
+    );
+    project.gate_of("leaves", "required");
+    let mut running = project.start(&["--no-report"]);
+    while running.until("cell_started")["provider"] != "leaves" {}
+    while left_behind(&project).len() < 2 {
+        assert!(running.child.try_wait().unwrap().is_none(), "the run ended");
+    }
+    running.child.kill().unwrap();
+    assert_eq!(running.end().code, 128 + 9);
+    let begun = std::time::Instant::now();
+    while !left_behind(&project).is_empty() {
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", left_behind(&project));
+    }
+}
+
 /// Processes whose command line names this project.
 fn left_behind(project: &Project) -> Vec<String> {
     let folder = project.path("fifo").to_string_lossy().into_owned();

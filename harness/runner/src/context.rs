@@ -13,7 +13,7 @@ use proofhouse_schema::protocol::Hello;
 use proofhouse_schema::provider::ProviderFacts;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::attempt::{Loss, Placement, Worker};
+use crate::attempt::{Loss, Placement, Watch, Worker};
 use crate::budget::Budget;
 use crate::checker::{Checker, CheckerFault};
 use crate::correctness::no_battery;
@@ -26,6 +26,7 @@ use crate::options::RunOptions;
 use crate::plan::Plan;
 use crate::provider;
 use crate::scratch::Scratch;
+use crate::socket::ProtocolFault;
 use crate::timing::Slice;
 
 /// What executors share; nothing here changes but the batteries' scores.
@@ -38,6 +39,7 @@ pub(crate) struct Context {
     /// Providers that are not, and why.
     pub(crate) absent: BTreeMap<ProviderId, String>,
     pub(crate) stop: Stop,
+    pub(crate) watch: Watch,
     pub(crate) sender: UnboundedSender<Message>,
     pub(crate) batteries: RefCell<BTreeMap<String, QualificationScore>>,
     pub(crate) budget: Rc<Budget>,
@@ -110,7 +112,26 @@ impl Context {
         let home = &self.plan.homes[id];
         let launch = provider::launch(home, &self.options, python.as_deref(), placement);
         let limits = self.options.limits.on(placement.device);
-        Worker::start(&launch, placement, &limits, &self.stop).await
+        let worker = Worker::start(&launch, placement, &limits, &self.watch).await?;
+        match self.other_device(&worker, placement.device) {
+            None => Ok(worker),
+            Some(loss) => {
+                let attempt = worker.lose(&loss).await;
+                Err((loss, Box::new(attempt)))
+            }
+        }
+    }
+
+    /// A worker that opened another device than the one that it was given (P20).
+    fn other_device(&self, worker: &Worker, device: DeviceKind) -> Option<Loss> {
+        let asked = &self.options.devices.found.get(&device)?.uuid;
+        let found = worker.hello().device.as_ref().map(|opened| opened.uuid.clone());
+        if found.as_ref() == Some(asked) || worker.hello().capabilities.checker {
+            return None;
+        }
+        let found = found.unwrap_or_else(|| "no device".to_owned());
+        let expected = asked.clone();
+        Some(ProtocolFault::WrongSubject { asked: "hello", found, expected }.into())
     }
 
     pub(crate) fn qualification(

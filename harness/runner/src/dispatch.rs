@@ -18,7 +18,7 @@ use proofhouse_schema::samples::Samples;
 use proofhouse_schema::verdict::{Verdict, VerdictBody};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::attempt::{become_subreaper, now};
+use crate::attempt::{Reaper, Watch, become_subreaper, now};
 use crate::budget::Budget;
 use crate::context::{Context, Desk};
 use crate::correctness::executor;
@@ -100,6 +100,10 @@ pub fn run(
     Ok(desk.finish(begun, budget.spent()))
 }
 
+/// Processes that check on one device at a time: they take many seconds to start, and a fault of one ends its own
+/// context only.
+const DEVICE_JOBS: usize = 4;
+
 struct Dispatcher<'a> {
     evidence: &'a mut dyn Evidence,
     judge: &'a dyn Judge,
@@ -177,6 +181,7 @@ impl<'a> Dispatcher<'a> {
         if options.reuse == Reuse::Fresh {
             self.forget_all(&plan);
         }
+        let watch = self.watch(&options);
         let started = now();
         let (sender, mut receiver) = unbounded_channel();
         let (pythons, absent) = self.environments(&options, &plan).await;
@@ -187,6 +192,7 @@ impl<'a> Dispatcher<'a> {
             pythons,
             absent,
             stop: self.stop.clone(),
+            watch,
             sender,
             budget,
             batteries: RefCell::default(),
@@ -215,6 +221,21 @@ impl<'a> Dispatcher<'a> {
         let places = self.not_run(&context, &places, &custody);
         self.correctness(&context, &places, &mut receiver).await?;
         self.timing(&context, &places, &mut receiver).await
+    }
+
+    /// Who watches over attempts. Without a reaper a run is as good, as long as nobody kills it.
+    fn watch(&self, options: &RunOptions) -> Watch {
+        let reaper = match options.reaper.as_ref().map(Reaper::start) {
+            Some(Ok(reaper)) => reaper,
+            Some(Err(error)) => {
+                let message =
+                    format!("no reaper: what workers start may outlive a killed run: {error}");
+                self.event(Event::Warning { message });
+                Reaper::default()
+            }
+            None => Reaper::default(),
+        };
+        Watch { stop: self.stop.clone(), reaper: Rc::new(reaper) }
     }
 
     /// Makes the environments of the providers that have cells to be done.
@@ -311,8 +332,10 @@ impl<'a> Dispatcher<'a> {
         receiver: &mut UnboundedReceiver<Message>,
     ) -> Result<(), RunError> {
         let mut executors = tokio::task::JoinSet::new();
-        // One process at a time on a device, so that a fault there is its own; on the host as many as were asked for.
-        for (device, jobs) in [(DeviceKind::Cpu, context.options.jobs), (DeviceKind::Cuda, context.options.jobs.min(DEVICE_JOBS))] {
+        let on_device = context.options.jobs.min(DEVICE_JOBS);
+        for (device, jobs) in
+            [(DeviceKind::Cpu, context.options.jobs), (DeviceKind::Cuda, on_device)]
+        {
             let batches = batches(context, places, device);
             let jobs = jobs.clamp(1, batches.len().max(1));
             let queue = Rc::new(RefCell::new(batches));

@@ -10,6 +10,7 @@ use proofhouse_schema::gate::{Profile, ResolvedGate};
 use proofhouse_schema::ids::{ProviderId, WriterId};
 use proofhouse_schema::units::Bytes;
 
+use crate::attempt::ReaperProgram;
 use crate::device::Devices;
 use crate::provider::ProviderHome;
 use crate::selection::Selection;
@@ -64,6 +65,8 @@ pub struct RunOptions {
     /// Begin nothing that would pass this time, and stop hard when it is over; what finished is kept, of timed cells every
     /// replicate.
     pub time_budget: Option<Duration>,
+    /// The program that ends what workers started when the run is killed; none: it may live on.
+    pub reaper: Option<ReaperProgram>,
     /// Whether SIGINT, SIGTERM and SIGHUP stop the run cleanly (a library user may have handlers of its own).
     pub handle_signals: bool,
 }

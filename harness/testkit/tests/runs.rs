@@ -203,6 +203,45 @@ fn a_killed_run_loses_nothing_that_finished_and_is_resumed() {
     assert!(!leftover_workers(&stage), "workers of the killed run live");
 }
 
+#[test]
+fn what_workers_started_does_not_outlive_a_killed_run() {
+    for leaves in [stage::Leaves::Child, stage::Leaves::ScrubbedChild] {
+        let stage = Stage::new("none");
+        let mut command = Command::new(stage::one_run());
+        command.arg(stage.folder.path()).args(["hang", "2", leaves.name()]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let lingering = || lives("--linger", stage.folder.path().to_str().unwrap());
+        while !lingering() {
+            assert!(child.try_wait().unwrap().is_none(), "{leaves:?}: the run ended");
+        }
+        // The run has looked at its worker's children some times since the child was there.
+        let looks = looks(child.id());
+        while self::looks(child.id()) < looks + 100 {}
+        signal(&child, Signal::KILL);
+        child.wait().unwrap();
+        let begun = Instant::now();
+        while lingering() {
+            assert!(begun.elapsed().as_secs() < 20, "{leaves:?}: it lives on");
+        }
+    }
+}
+
+/// How often a process has gone to sleep and woken up: a run does whenever it looks at its workers.
+fn looks(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// Whether a process with both texts among its arguments lives.
+fn lives(argument: &str, marker: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).into_owned();
+        arguments.contains(argument) && arguments.contains(marker)
+    })
+}
+
 /// Whether a worker of this stage lives.
 fn leftover_workers(stage: &Stage) -> bool {
     let marker = format!("PROOFHOUSE_FAKE_STAGE={}", stage.folder.path().display());

@@ -83,5 +83,9 @@ pub fn dispatch(arguments: Arguments) -> Result<Exit, CliError> {
         )),
         Verb::Completions { shell } => text::completions(shell),
         Verb::Man => text::man(),
+        Verb::Reap => {
+            proofhouse_runner::attempt::reap(std::io::stdin().lock());
+            Ok(Exit::Passed)
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use proofhouse_evidence::{Folder, now, utc_stamp};
+use proofhouse_runner::attempt::ReaperProgram;
 use proofhouse_runner::device::{DeviceChoice, Devices};
 use proofhouse_runner::ports::{FolderEvidence, GateJudge};
 use proofhouse_runner::{
@@ -25,9 +26,9 @@ use super::doctor::timer_library;
 #[cfg(not(feature = "index"))]
 use super::tally::show;
 use super::{TOOL, out};
-use crate::arguments::{Common, DeviceWord, Output, RunArguments};
+use crate::arguments::{Common, DeviceWord, Output, REAP, RunArguments};
 use crate::error::{CliError, hint_of_run};
-use crate::project::{Project, binaries, cache};
+use crate::project::{Project, binaries, cache, this_program};
 use crate::terminal::{
     Paint, Progress, Sink, Table, counted, explain_chain, of_chain, print, tell,
 };
@@ -204,6 +205,7 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         environment: environment(),
         offline: asked.offline,
         time_budget: asked.time_budget,
+        reaper: Some(ReaperProgram { program: this_program()?, arguments: vec![REAP.to_owned()] }),
         handle_signals: true,
     })
 }

@@ -2,39 +2,92 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::rc::Rc;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
+
+use super::reaper::Reaper;
 
 const PAGE: u64 = 4096;
 
 /// A process and when it started: process ids are used again, pairs are not.
 type Processes = BTreeMap<i32, u64>;
 
+/// By what the processes of one attempt are known.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// The first process, which leads the attempt's group.
+    leader: i32,
+    /// What every process inherits that does not drop its environment.
+    nonce: String,
+    /// Those that were seen below the leader, wherever they went since.
+    pub(super) seen: Processes,
+}
+
+impl Known {
+    pub(super) fn new(leader: i32, nonce: &str) -> Self {
+        Self { leader, nonce: nonce.to_owned(), seen: Processes::new() }
+    }
+
+    /// Processes of the attempt that live, but for this one.
+    pub(super) fn living(&self) -> Vec<i32> {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let is_ours = |pid: &i32| {
+            let Some(stat) = Stat::read(*pid) else { return false };
+            stat.state != 'Z' && (self.is_related(*pid, &stat) || self.carries_nonce(*pid))
+        };
+        processes().filter(|pid| *pid != own).filter(is_ours).collect()
+    }
+
+    fn is_related(&self, pid: i32, stat: &Stat) -> bool {
+        stat.group == self.leader || self.seen.get(&pid) == Some(&stat.started)
+    }
+
+    fn carries_nonce(&self, pid: i32) -> bool {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let needle = self.nonce.as_bytes();
+        !needle.is_empty() && environment.windows(needle.len()).any(|window| window == needle)
+    }
+}
+
+/// The ids of all processes that can be seen.
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+}
+
 /// The processes of one attempt.
 #[derive(Debug)]
 pub(super) struct Family {
-    leader: i32,
-    nonce: String,
-    seen: Processes,
+    known: Known,
+    reaper: Rc<Reaper>,
     /// The most resident memory seen, in bytes.
     pub(super) peak: u64,
 }
 
 impl Family {
-    pub(super) fn new(leader: u32, nonce: &str) -> Self {
+    pub(super) fn new(leader: u32, nonce: &str, reaper: &Rc<Reaper>) -> Self {
         let leader = i32::try_from(leader).unwrap_or(0);
-        Self { leader, nonce: nonce.to_owned(), seen: Processes::new(), peak: 0 }
+        reaper.attempt(leader, nonce);
+        Self { known: Known::new(leader, nonce), reaper: Rc::clone(reaper), peak: 0 }
+    }
+
+    /// Nobody of it is left.
+    pub(super) fn over(&self) {
+        self.reaper.over(self.known.leader);
     }
 
     /// Resident bytes of the leader and everything it started, as far as it is still below it.
     pub(super) fn resident(&mut self) -> u64 {
         let mut total = 0;
-        let mut stack = vec![self.leader];
+        let mut stack = vec![self.known.leader];
         while let Some(pid) = stack.pop() {
             total += resident(pid);
             for child in children(pid) {
                 if let Some(stat) = Stat::read(child) {
-                    self.seen.insert(child, stat.started);
+                    if self.known.seen.insert(child, stat.started) != Some(stat.started) {
+                        self.reaper.process(self.known.leader, child, stat.started);
+                    }
                     stack.push(child);
                 }
             }
@@ -46,14 +99,14 @@ impl Family {
     /// The leader's own high-water mark, which no polling misses.
     pub(super) fn high_water(&mut self) {
         let status =
-            fs::read_to_string(format!("/proc/{}/status", self.leader)).unwrap_or_default();
+            fs::read_to_string(format!("/proc/{}/status", self.known.leader)).unwrap_or_default();
         let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
         let kib = line.and_then(|l| l.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         self.peak = self.peak.max(kib.unwrap_or(0) * 1024);
     }
 
     pub(super) fn signal_group(&self, signal: Signal) {
-        if let Some(group) = Pid::from_raw(self.leader) {
+        if let Some(group) = Pid::from_raw(self.known.leader) {
             // No such group is what is wanted in the end.
             let _ = kill_process_group(group, signal);
         }
@@ -61,33 +114,24 @@ impl Family {
 
     /// Whether a process belongs to the attempt's group.
     pub(super) fn has(&self, pid: i32) -> bool {
-        Stat::read(pid).is_some_and(|stat| stat.group == self.leader)
+        Stat::read(pid).is_some_and(|stat| stat.group == self.known.leader)
     }
 
     /// Processes of the attempt that live although the leader has ended.
     pub(super) fn left(&self) -> Vec<i32> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-            .filter(|pid| *pid != self.leader && *pid != own)
+        processes()
+            .filter(|pid| *pid != self.known.leader && *pid != own)
             .filter(|pid| {
                 let Some(stat) = Stat::read(*pid) else { return false };
-                let related = stat.group == self.leader
-                    || self.seen.get(pid) == Some(&stat.started)
-                    || (stat.parent == own && self.carries_nonce(*pid));
+                let related = self.known.is_related(*pid, &stat)
+                    || (stat.parent == own && self.known.carries_nonce(*pid));
                 if related && stat.state == 'Z' {
                     reap(*pid);
                 }
                 related && stat.state != 'Z'
             })
             .collect()
-    }
-
-    fn carries_nonce(&self, pid: i32) -> bool {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let needle = self.nonce.as_bytes();
-        environment.windows(needle.len()).any(|window| window == needle)
     }
 }
 
@@ -177,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_own_process_has_memory_and_a_stat() {
-        let mut family = Family::new(std::process::id(), "none");
+        let mut family = Family::new(std::process::id(), "none", &Rc::default());
         assert!(family.resident() > 100_000);
         family.high_water();
         assert!(family.peak > 100_000);

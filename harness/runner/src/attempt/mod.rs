@@ -4,13 +4,16 @@ mod confine;
 mod family;
 mod launch;
 mod loss;
+mod reaper;
 mod tail;
 mod worker;
 
 pub(crate) use family::CoreTime;
 pub use launch::{Launch, Placement};
 pub use loss::{Loss, sentence};
-pub(crate) use worker::{Answer, Worker, now, unexpected};
+pub(crate) use reaper::Reaper;
+pub use reaper::{ReaperProgram, reap};
+pub(crate) use worker::{Answer, Watch, Worker, now, unexpected};
 
 /// Makes orphans of attempts come to this process, so that they can be counted and ended.
 ///

@@ -1,6 +1,7 @@
 //! A live worker: it is asked, watched, and ended; its end is recorded whatever it is.
 
 use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use proofhouse_schema::evidence::{Attempt, Ending};
@@ -16,6 +17,7 @@ use super::confine::confine;
 use super::family::{self, CoreTime, Family};
 use super::launch::{Launch, Placement};
 use super::loss::{Loss, sentence};
+use super::reaper::Reaper;
 use super::tail::Tail;
 use crate::interrupt::Stop;
 use crate::options::Limits;
@@ -23,6 +25,13 @@ use crate::socket::{Channel, Door, ProtocolFault, reply_verb, verb};
 
 /// How long processes of a group may take to follow their leader before they count as left behind.
 const FOLLOW: Duration = Duration::from_millis(300);
+
+/// Who watches over attempts: who may stop the run, and who ends what is left when the run is gone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watch {
+    pub(crate) stop: Stop,
+    pub(crate) reaper: Rc<Reaper>,
+}
 
 /// A live worker.
 #[derive(Debug)]
@@ -51,13 +60,13 @@ impl Worker {
         launch: &Launch,
         placement: &Placement,
         limits: &Limits,
-        stop: &Stop,
+        watch: &Watch,
     ) -> Result<Worker, (Loss, Box<Attempt>)> {
         let begun = Instant::now();
         let blank = |loss: Loss| (loss, Box::new(Process::never(launch, placement)));
         let not_started = |e: std::io::Error| Loss::NotStarted { detail: e.to_string() };
         let door = Door::open().map_err(|e| blank(not_started(e)))?;
-        let mut process = Process::spawn(launch, placement, limits, stop, &door)
+        let mut process = Process::spawn(launch, placement, limits, watch, &door)
             .map_err(|e| blank(not_started(e)))?;
         match process.greet(door, launch, begun).await {
             Ok((channel, hello)) => Ok(Worker { process, channel, hello }),
@@ -209,7 +218,7 @@ impl Process {
         launch: &Launch,
         placement: &Placement,
         limits: &Limits,
-        stop: &Stop,
+        watch: &Watch,
         door: &Door,
     ) -> std::io::Result<Process> {
         let mut command = Command::new(&launch.program);
@@ -227,7 +236,7 @@ impl Process {
             .kill_on_drop(true);
         confine(&mut command, placement.cores.as_deref());
         let mut child = command.spawn()?;
-        let family = Family::new(child.id().unwrap_or(0), door.nonce());
+        let family = Family::new(child.id().unwrap_or(0), door.nonce(), &watch.reaper);
         let record = Attempt { ended: None, ending: None, ..Process::never(launch, placement) };
         Ok(Process {
             stderr: child.stderr.take().map(Tail::follow),
@@ -235,7 +244,7 @@ impl Process {
             child,
             family,
             limits: limits.clone(),
-            stop: stop.clone(),
+            stop: watch.stop.clone(),
             record,
             over: false,
         })
@@ -395,6 +404,7 @@ impl Process {
             }
             left = still;
         }
+        self.family.over();
         self.over = true;
     }
 
@@ -421,6 +431,7 @@ impl Drop for Process {
         if !self.over {
             self.family.signal_group(Signal::KILL);
             self.family.left().into_iter().for_each(family::end);
+            self.family.over();
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{Ending, Finding, Observation};
 use proofhouse_schema::ids::ProviderId;
 
@@ -59,6 +60,10 @@ impl<'a> GroupRun<'a> {
         }
         let (visited, longest) = (Vec::new(), Duration::ZERO);
         Self { context, group, cells, ids, absent, largest, visited, longest }
+    }
+
+    pub(super) fn device(&self) -> DeviceKind {
+        self.group.device
     }
 
     /// What a process left behind in the cells that it visited.

@@ -16,7 +16,9 @@ mod slice;
 mod state;
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use proofhouse_schema::device::DeviceKind;
@@ -25,7 +27,7 @@ use proofhouse_schema::gate::{GateKind, TimingRule};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Measure, Phase};
 
-use crate::attempt::Loss;
+use crate::attempt::{Loss, Placement};
 use crate::context::{Context, Desk};
 use crate::draft::{Message, Place};
 use crate::error::RunError;
@@ -136,7 +138,9 @@ struct Wave<'a> {
     desk: &'a mut Desk,
     groups: Vec<GroupRun<'a>>,
     pool: Pool,
-    /// How long the processes of a replicate take to end.
+    /// How long the processes of a replicate take to start, where they start side by side.
+    starting: Duration,
+    /// How long they take to end.
     closing: Duration,
 }
 
@@ -146,7 +150,7 @@ impl<'a> Wave<'a> {
             groups.iter().map(|group| GroupRun::new(context, group)).collect();
         let pool = groups.iter().flat_map(|group| group.ids.clone());
         let pool = pool.map(|id| (id.clone(), Party::new(id))).collect();
-        Self { context, desk, groups, pool, closing: CLOSING }
+        Self { context, desk, groups, pool, starting: Duration::ZERO, closing: CLOSING }
     }
 
     async fn run(mut self) {
@@ -186,8 +190,34 @@ impl<'a> Wave<'a> {
         }
     }
 
+    /// On a device, starts the processes of a replicate side by side: each takes many seconds, and none is timed yet. What
+    /// fails here is tried and told where the process is needed.
+    async fn start(&mut self, replicate: u32) {
+        let Some(group) = self.groups.iter().find(|group| !group.device().is_cpu()) else { return };
+        let device = group.device();
+        if self.context.no_device(device).is_some() {
+            return;
+        }
+        let placement = Placement { replicate, threads: 1, device, ..Placement::default() };
+        let context = self.context;
+        let starts = self.pool.values_mut().map(|party| {
+            let placement = placement.clone();
+            let start = async move {
+                let _ = party.ready(context, &placement).await;
+            };
+            Box::pin(start) as Pin<Box<dyn Future<Output = ()> + '_>>
+        });
+        together(starts.collect()).await;
+    }
+
     /// One replicate: fresh processes, every cell that lacks it in turn. False when there was nothing to do.
     async fn replicate(&mut self, replicate: u32) -> bool {
+        if !self.context.budget.allows(self.starting + self.closing) {
+            return false;
+        }
+        let begun = Instant::now();
+        self.start(replicate).await;
+        self.starting = begun.elapsed();
         for group in &mut self.groups {
             group.replicate(replicate, &mut self.pool, self.desk, self.closing).await;
         }
@@ -210,6 +240,15 @@ impl<'a> Wave<'a> {
         self.groups.iter_mut().for_each(|group| group.settle(replicate, stopped));
         visited
     }
+}
+
+/// Drives futures side by side until all are done.
+async fn together(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+    std::future::poll_fn(|context| {
+        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// Whether a loss ends the run's part in the cell without a record.

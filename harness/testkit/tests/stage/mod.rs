@@ -181,6 +181,7 @@ pub fn options(folder: &Path, defect: &str) -> RunOptions {
         environment: std::env::vars().filter(|(name, _)| name == "PATH").collect(),
         offline: true,
         time_budget: None,
+        reaper: None,
         handle_signals: false,
     }
 }
@@ -301,4 +302,32 @@ impl Stage {
         gate.header.timing = Some(timing);
         stage
     }
+}
+
+/// What a worker leaves behind before it serves: a process in a session of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    Child,
+    /// One that has dropped the worker's environment, too.
+    ScrubbedChild,
+}
+
+impl Leaves {
+    pub fn name(self) -> &'static str {
+        match self {
+            Leaves::Child => "child",
+            Leaves::ScrubbedChild => "scrubbed-child",
+        }
+    }
+}
+
+/// Lets the candidate's worker leave something behind; the folder is among the arguments of what it leaves.
+pub fn leave(options: &mut RunOptions, folder: &Path, leaves: &str) {
+    let scrubbed = if leaves == Leaves::ScrubbedChild.name() { "env -i " } else { "" };
+    let command = &mut options.providers[1].provider.command;
+    let script = format!(
+        "{scrubbed}\"$0\" --linger {} </dev/null >/dev/null 2>&1 & exec \"$0\" \"$@\"",
+        folder.display()
+    );
+    command.splice(0..0, ["/bin/sh".to_owned(), "-c".to_owned(), script]);
 }

@@ -1,0 +1,117 @@
+//! The reaper: a small process beside a run, which outlives it by a moment.
+//!
+//! Workers die with the run that started them, however it dies; what they started does not. The reaper is told of every
+//! attempt and of every process seen below one, and when the run is gone, which it sees by the end of its input, it ends
+//! those that are left. A run that ends by itself has swept them before, and ends its reaper, too.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+
+use super::family::{Known, end};
+
+/// Rounds in which processes are looked for: one that starts others faster than they are ended is left in the end.
+const ROUNDS: u32 = 50;
+
+/// The program that calls [`reap`] with its standard input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaperProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// A run's reaper; the default is none.
+#[derive(Debug, Default)]
+pub(crate) struct Reaper(RefCell<Option<(Child, ChildStdin)>>);
+
+impl Reaper {
+    /// Starts it in a process group of its own, where no signal of a terminal reaches it.
+    pub(crate) fn start(program: &ReaperProgram) -> std::io::Result<Self> {
+        let mut child = Command::new(&program.program)
+            .args(&program.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let Some(input) = child.stdin.take() else { return Ok(Self::default()) };
+        // A reaper that does not read must not hold the run up.
+        fcntl_setfl(&input, OFlags::NONBLOCK)?;
+        Ok(Self(RefCell::new(Some((child, input)))))
+    }
+
+    pub(super) fn attempt(&self, leader: i32, nonce: &str) {
+        self.tell(format_args!("attempt {leader} {nonce}"));
+    }
+
+    pub(super) fn process(&self, leader: i32, pid: i32, started: u64) {
+        self.tell(format_args!("process {leader} {pid} {started}"));
+    }
+
+    pub(super) fn over(&self, leader: i32) {
+        self.tell(format_args!("over {leader}"));
+    }
+
+    fn tell(&self, line: std::fmt::Arguments<'_>) {
+        let mut reaper = self.0.borrow_mut();
+        let told =
+            reaper.as_mut().map(|(_, input)| input.write_all(format!("{line}\n").as_bytes()));
+        if told.is_some_and(|told| told.is_err()) {
+            // Half a line may have been written: it would be taken for another one.
+            retire(reaper.take());
+        }
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        retire(self.0.take());
+    }
+}
+
+fn retire(reaper: Option<(Child, ChildStdin)>) {
+    if let Some((mut child, _input)) = reaper {
+        // Ended before its input ends: what is over needs no reaper. It may have ended by itself.
+        let _ = child.kill().and_then(|()| child.wait());
+    }
+}
+
+/// Takes the lines of a run until they end, and then ends the processes of every attempt that was not over. It is the whole
+/// of a [`ReaperProgram`].
+pub fn reap(input: impl BufRead) {
+    let mut attempts: BTreeMap<i32, Known> = BTreeMap::new();
+    for line in input.lines().map_while(Result::ok) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<i32>().ok());
+        match (words.first().copied(), number(1)) {
+            (Some("attempt"), Some(leader)) if words.len() == 3 => {
+                attempts.insert(leader, Known::new(leader, words[2]));
+            }
+            (Some("process"), Some(leader)) => {
+                let started = words.get(3).and_then(|word| word.parse().ok());
+                if let (Some(known), Some(pid), Some(started)) =
+                    (attempts.get_mut(&leader), number(2), started)
+                {
+                    known.seen.insert(pid, started);
+                }
+            }
+            (Some("over"), Some(leader)) => drop(attempts.remove(&leader)),
+            _ => {}
+        }
+    }
+    for _ in 0..ROUNDS {
+        let left: Vec<i32> = attempts.values().flat_map(Known::living).collect();
+        if left.is_empty() {
+            return;
+        }
+        left.into_iter().for_each(end);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
