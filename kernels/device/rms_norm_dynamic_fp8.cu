@@ -96,7 +96,7 @@ __device__ __forceinline__ void write_codes(char* row, int vector, int width, co
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS* ROWS) rms_norm_dynamic_fp8(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS* ROWS, 1) rms_norm_dynamic_fp8(const __grid_constant__ Arguments a) {
   __shared__ Exchange shared;
   const Place place;
   const int step = gridDim.x * ROWS;

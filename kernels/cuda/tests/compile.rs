@@ -10,15 +10,17 @@ use proofhouse_cuda::{
     Arch, Build, CompileReport, OPERATORS, Origin, Target, Toolchain, compile_all,
 };
 
-/// Registers that a thread of an operator's kernel may have: what lets two blocks of 512 threads share a
-/// multiprocessor with room for others is 64; the vocabulary's threads hold 32 logits each.
-const BUDGET: [(&str, u32); 6] = [
-    ("rms_norm", 64),
-    ("add_rms_norm", 64),
-    ("rms_norm_dynamic_fp8", 64),
-    ("silu_and_mul", 48),
-    ("greedy_logprob", 96),
-    ("selected_logprob_rank", 96),
+/// Registers that a thread of an operator's kernel may have: with vectors, and with single elements.
+///
+/// Of normalizations and gates the first keep 24 warps or more on a multiprocessor; single elements need an address and a comparison each. Threads
+/// over a vocabulary hold 32 logits, and their blocks are small.
+const BUDGET: [(&str, u32, u32); 6] = [
+    ("rms_norm", 64, 80),
+    ("add_rms_norm", 72, 120),
+    ("rms_norm_dynamic_fp8", 80, 152),
+    ("silu_and_mul", 48, 64),
+    ("greedy_logprob", 128, 128),
+    ("selected_logprob_rank", 128, 128),
 ];
 
 fn toolchain() -> Toolchain {
@@ -63,7 +65,8 @@ fn builds() -> Vec<Build> {
 
 fn over_budget(report: &CompileReport) -> Option<String> {
     let kernel = &report.kernel;
-    let (_, registers) = BUDGET.iter().find(|(name, _)| *name == kernel.kernel).unwrap();
+    let (_, vectors, elements) = BUDGET.iter().find(|(name, ..)| *name == kernel.kernel).unwrap();
+    let registers = if report.variant.contains("ALIGNED=1") { vectors } else { elements };
     let spilled = kernel.spill_store_bytes + kernel.spill_load_bytes;
     (kernel.registers > *registers || spilled > 0).then(|| {
         format!(
