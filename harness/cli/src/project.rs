@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proofhouse_gate::declare::{
-    Bindings, DeclarationErrors, Declarations, DiskFolder, parse_provider, read_catalog,
+    Bindings, DeclarationErrors, Declarations, DiskFolder, bind_provider, read_catalog,
 };
 use proofhouse_runner::ProviderHome;
 use proofhouse_schema::catalog::Catalog;
@@ -91,13 +91,14 @@ impl Project {
     /// # Errors
     /// [`CliError::Declarations`] for bad files, [`CliError::TwoProviders`].
     pub fn providers(&self) -> Result<Vec<ProviderHome>, CliError> {
+        let catalog = self.catalog()?;
         let mut errors = Vec::new();
         let mut found: BTreeMap<ProviderId, ProviderHome> = BTreeMap::new();
         for folder in &self.provider_folders {
             let path = folder.join("provider.toml");
             let bytes =
                 fs::read(&path).map_err(|source| CliError::Read { path: path.clone(), source })?;
-            match parse_provider(&self.shown(&path), &bytes) {
+            match bind_provider(&self.shown(&path), &bytes, &catalog) {
                 Ok(provider) => {
                     let id = provider.id.clone();
                     let home = ProviderHome { provider, folder: folder.clone() };

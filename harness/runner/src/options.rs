@@ -131,7 +131,10 @@ impl Limits {
         match device {
             DeviceKind::Cpu => self.clone(),
             DeviceKind::Cuda => {
-                Self { hello: self.device_hello, memory: self.device_memory, ..self.clone() }
+                // Python with a device and its compilers takes seconds to end, too.
+                let grace = self.grace.max(Duration::from_secs(20).min(self.device_hello));
+                let (hello, memory) = (self.device_hello, self.device_memory);
+                Self { hello, memory, grace, ..self.clone() }
             }
         }
     }

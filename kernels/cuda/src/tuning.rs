@@ -209,18 +209,19 @@ impl RowShape {
         let shaped = |wanted: u32| {
             let threads = vectors.div_ceil(wanted).next_multiple_of(32);
             let rows = if threads == 32 { 4 } else { 1 };
-            Self { threads, vectors: wanted, rows, gains_ahead: wanted <= 2, ..plain }
+            Self { threads, vectors: wanted, rows, gains_ahead: wanted <= 4, ..plain }
         };
         let least = vectors.div_ceil(1024).next_power_of_two();
         if rows <= 2 * u64::from(target.multiprocessors) {
             // Few rows: the warps of one block share the latency of one row.
-            return shaped(if work == RowWork::Quantized { least } else { least.max(2) });
+            return shaped(least.max(2));
         }
         let streaming = Streaming::choose(work.bytes(rows * hidden, dtype), target);
-        // Many rows: fewer warps, each with more under way. Gains come from the nearest cache after the sum.
+        // Many rows: fewer warps, each with more under way.
         let wanted = match (work, streaming) {
             _ if vectors <= 256 => 2,
             (RowWork::Plain, Streaming::Stores) => 2,
+            (RowWork::Added, Streaming::Stores) => 1,
             _ => 4,
         };
         let streaming = if work == RowWork::Plain { streaming } else { Streaming::Off };

@@ -140,6 +140,8 @@ impl<'a> GroupRun<'a> {
                 continue;
             }
             let expected = self.cells[index].took.unwrap_or(self.longest);
+            // On a device all cells of a replicate are lost with one that is stopped in work, so there is room to spare.
+            let expected = if self.group.device.is_cpu() { expected } else { 2 * expected };
             if !self.context.budget.allows(expected + closing) {
                 break;
             }

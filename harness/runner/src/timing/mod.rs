@@ -15,6 +15,7 @@ mod party;
 mod slice;
 mod state;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -224,9 +225,12 @@ impl<'a> Wave<'a> {
         let visited = self.groups.iter().any(|group| !group.visited.is_empty());
         let stopped = self.context.stop.requested();
         let begun = Instant::now();
+        let mut lost: BTreeMap<ProviderId, Loss> = BTreeMap::new();
+        for (id, late) in close_all(&mut self.pool, stopped).await {
+            lost.extend(late.filter(|loss| !interrupted(loss)).map(|loss| (id, loss)));
+        }
         for party in self.pool.values_mut() {
-            let late = party.close(stopped).await.filter(|loss| !interrupted(loss));
-            let ended = late.map(|loss| {
+            let ended = lost.remove(&party.id).map(|loss| {
                 self.context.send(Message::Warning(format!("{}: {loss}", party.id)));
                 Finding { code: "bad-end".to_owned(), detail: loss.to_string() }
             });
@@ -240,6 +244,22 @@ impl<'a> Wave<'a> {
         self.groups.iter_mut().for_each(|group| group.settle(replicate, stopped));
         visited
     }
+}
+
+/// Ends every process of a replicate side by side: each digests what it has mapped, which takes seconds where that is
+/// much.
+async fn close_all(pool: &mut Pool, stopped: bool) -> Vec<(ProviderId, Option<Loss>)> {
+    let ended = RefCell::new(Vec::new());
+    let closing = pool.values_mut().map(|party| {
+        let ended = &ended;
+        let close = async move {
+            let late = party.close(stopped).await;
+            ended.borrow_mut().push((party.id.clone(), late));
+        };
+        Box::pin(close) as Pin<Box<dyn Future<Output = ()> + '_>>
+    });
+    together(closing.collect()).await;
+    ended.into_inner()
 }
 
 /// Drives futures side by side until all are done.
