@@ -110,7 +110,9 @@ impl Cargo<'_> {
                 rust.env(crate::nvrtc::VARIABLE, folder);
             }
             // The tests that need it say what to do.
-            Err(why) => crate::say(&format!("house: no NVRTC for the tests of the CUDA kernels: {why}")),
+            Err(why) => {
+                crate::say(&format!("house: no NVRTC for the tests of the CUDA kernels: {why}"))
+            }
         }
         let name = if nextest { "Rust tests (nextest)" } else { "Rust tests (cargo test)" };
         steps.push(self.step(name, &mut rust)?);

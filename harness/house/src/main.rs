@@ -116,7 +116,11 @@ fn run(verb: Verb) -> Result<ExitCode, HouseError> {
     if !layout.binaries.join("proofhouse").is_file() {
         say("house: building proofhouse; the first build takes some minutes");
     }
-    cargo.build_release(if matches!(verb, Verb::Bundle(_)) { Devices::All } else { Devices::Found })?;
+    cargo.build_release(if matches!(verb, Verb::Bundle(_)) {
+        Devices::All
+    } else {
+        Devices::Found
+    })?;
     if matches!(verb, Verb::Bundle(_)) {
         cargo.build_bundled_command()?;
     }

@@ -63,14 +63,13 @@ impl Images {
 
     /// Where the tensors lie on the device, in the case's order; address 0 for a null pointer.
     pub(crate) fn regions(&self, case: &Prepare) -> Vec<Region> {
-        let region =
-            |((tensor, place), row_stride): ((&TensorRef, &Option<(usize, u64)>), &u64)| {
-                let address = place.map_or(0, |(file, offset)| {
-                    self.files[file].device.address().wrapping_add(offset)
-                });
-                Region { address, bytes: tensor.span, row_stride: *row_stride }
-            };
-        case.tensors.iter().zip(&self.places).zip(&self.strides).map(region).collect()
+        let each = case.tensors.iter().zip(&self.places).zip(&self.strides);
+        each.map(|((tensor, place), row_stride)| {
+            let address = place
+                .map_or(0, |(file, offset)| self.files[file].device.address().wrapping_add(offset));
+            Region { address, bytes: tensor.span, row_stride: *row_stride }
+        })
+        .collect()
     }
 
     /// Refuses what no provider may touch: null pointers, memory outside the file, regions that are shared and written.

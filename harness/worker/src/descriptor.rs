@@ -113,10 +113,7 @@ pub fn row_stride(case: &Prepare, tensor: &TensorRef) -> Result<u64, Decline> {
 ///
 /// # Errors
 /// The refusal.
-pub fn refuse_overlap(
-    case: &Prepare,
-    regions: &[(usize, Range<usize>)],
-) -> Result<(), Decline> {
+pub fn refuse_overlap(case: &Prepare, regions: &[(usize, Range<usize>)]) -> Result<(), Decline> {
     for (index, (file, region)) in regions.iter().enumerate() {
         if !is_written(&case.tensors[index]) {
             continue;

@@ -7,8 +7,8 @@ use proofhouse_schema::timing::Cache;
 use proofhouse_schema::units::Nanos;
 use proofhouse_timer::host::{HostDevice, HostWork as _, last_level_cache_bytes, monotonic_raw_ns};
 use proofhouse_timer::{
-    CallsPerSample, MAX_CALLS, MAX_SAMPLES, MeasureError, Plan, Timer, TurnInputs,
-    TurnOutcome, TurnRequest, WarmUp,
+    CallsPerSample, MAX_CALLS, MAX_SAMPLES, MeasureError, Plan, Timer, TurnInputs, TurnOutcome,
+    TurnRequest, WarmUp,
 };
 
 use crate::decline::Decline;
