@@ -132,10 +132,7 @@ fn an_interrupted_calibration_is_code_130_and_says_that_nothing_is_kept() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(
-        said.contains("interrupted after 0 of ") && said.contains("no record is kept"),
-        "{said}"
-    );
+    assert!(said.contains("interrupted after ") && said.contains("no record is kept"), "{said}");
     assert_eq!(project.evidence(), Vec::<String>::new());
 }
 

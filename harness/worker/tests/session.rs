@@ -187,13 +187,27 @@ fn warm(worker: &mut Rehearsal) -> Measured {
         if warm.invalid.is_empty() {
             return warm;
         }
-        assert_eq!(warm.invalid[0].code, "unsettled");
+        assert!(is_timing(&warm), "{:?}", warm.invalid);
     }
     panic!("twenty warm-ups did not settle");
 }
 
+/// Takes a turn; a busy machine may break one, and then another is asked for.
 fn turn(worker: &mut Rehearsal, request: Measure) -> Measured {
-    measured(worker.ask(Request::Measure(request)).unwrap())
+    for _ in 0..20 {
+        let turn = measured(worker.ask(Request::Measure(request.clone())).unwrap());
+        if turn.invalid.is_empty() {
+            return turn;
+        }
+        assert!(is_timing(&turn), "{:?}", turn.invalid);
+    }
+    panic!("twenty turns were broken");
+}
+
+/// Whether only the clock of a busy machine is to blame.
+fn is_timing(measured: &Measured) -> bool {
+    let codes = ["unsettled", "sample-too-short", "below-floor", "clock-events"];
+    measured.invalid.iter().all(|finding| codes.contains(&finding.code.as_str()))
 }
 
 #[test]
