@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_worker::SessionError;
+use proofhouse_worker::reasons::chain;
 use proofhouse_worker_cpu::{CpuWorker, THREADS_VARIABLE};
 
 /// Why the process ends with a failure.
@@ -63,12 +64,5 @@ fn twin(arguments: Vec<String>) -> Result<Option<(ProviderId, f64)>, MainError> 
 
 /// Writes an error and its causes to stderr, which is a log; nobody is left to tell if that fails.
 fn report(error: &dyn std::error::Error) {
-    let mut stderr = std::io::stderr().lock();
-    let _ = write!(stderr, "proofhouse-worker-cpu: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(stderr, ": {error}");
-        cause = error.source();
-    }
-    let _ = writeln!(stderr);
+    let _ = writeln!(std::io::stderr(), "proofhouse-worker-cpu: {}", chain(error));
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use proofhouse_schema::protocol::{Prepare, TensorRef};
 use proofhouse_timer_cuda::{Arena, DeviceBuffer};
 use proofhouse_worker::descriptor::{byte_range, is_null, refuse_null, refuse_overlap, row_stride};
+use proofhouse_worker::reasons::chain;
 use proofhouse_worker::{Decline, Region};
 
 use crate::open::OpenedCuda;
@@ -123,13 +124,7 @@ impl Images {
 }
 
 pub(crate) fn driver(error: &dyn std::error::Error) -> Decline {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    Decline::Failed(text)
+    Decline::Failed(chain(error))
 }
 
 fn no_memory(error: &dyn std::error::Error) -> Decline {

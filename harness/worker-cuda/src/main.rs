@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_worker::SessionError;
+use proofhouse_worker::reasons::chain;
 use proofhouse_worker_cuda::{CudaCases, OpenedCuda, Place, StartError, canary};
 
 /// The device, as the runner names it: `cuda:UUID`.
@@ -90,12 +91,5 @@ fn role(arguments: Vec<String>) -> Result<Role, MainError> {
 
 /// Writes an error and its causes to stderr, which is a log; nobody is left to tell if that fails.
 fn report(error: &dyn std::error::Error) {
-    let mut stderr = std::io::stderr().lock();
-    let _ = write!(stderr, "proofhouse-worker-cuda: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(stderr, ": {error}");
-        cause = error.source();
-    }
-    let _ = writeln!(stderr);
+    let _ = writeln!(std::io::stderr(), "proofhouse-worker-cuda: {}", chain(error));
 }

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use proofhouse_contract::CallPlan;
 use proofhouse_cuda::Prepared;
 use proofhouse_schema::catalog::Role;
-use proofhouse_schema::protocol::{Prepare, TensorRef};
+use proofhouse_schema::protocol::Prepare;
 use proofhouse_timer::host::CallFailure;
 use proofhouse_timer_cuda::{ALIGNMENT, Arena, CudaWork, DeviceBuffer, Stream};
 use proofhouse_worker::Decline;
+use proofhouse_worker::descriptor::rows;
 
 use crate::bound::Bound;
 use crate::image::{Images, driver};
@@ -144,24 +145,6 @@ fn read_all(case: &Prepare, images: &Images) -> Result<Vec<Vec<u8>>, Decline> {
     case.tensors.iter().enumerate().map(|(index, tensor)| images.read(index, tensor)).collect()
 }
 
-/// The byte range of each row; rows without gaps between them are one.
-fn rows(tensor: &TensorRef) -> Vec<std::ops::Range<usize>> {
-    let size = tensor.dtype.size() as usize;
-    let width = tensor.shape.last().copied().unwrap_or(1) as usize;
-    let outer = tensor.shape.len().saturating_sub(1);
-    let count: u64 = if width == 0 { 0 } else { tensor.shape[..outer].iter().product() };
-    let stride = match outer {
-        0 => width,
-        _ => tensor.strides[outer - 1] as usize,
-    };
-    if stride == width {
-        let all = 0..count as usize * width * size;
-        return if all.is_empty() { Vec::new() } else { vec![all] };
-    }
-    let row = |row: usize| row * stride * size..(row * stride + width) * size;
-    (0..count as usize).map(row).collect()
-}
-
 impl CudaWork for Sets {
     fn enqueue(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
         self.sets[set as usize]
@@ -179,33 +162,5 @@ impl CudaWork for Sets {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proofhouse_schema::dtype::Dtype;
-
-    #[test]
-    fn rows_skip_the_gaps_between_them_and_are_one_where_there_are_none() {
-        let mut tensor = TensorRef {
-            name: "y".to_owned(),
-            role: Role::Out,
-            dtype: Dtype::F16,
-            shape: vec![2, 3],
-            strides: vec![5, 1],
-            file: String::new(),
-            offset: 0,
-            span: 16,
-            guard: 0,
-        };
-        assert_eq!(rows(&tensor), [0..6, 10..16]);
-        tensor.strides = vec![3, 1];
-        assert_eq!(rows(&tensor), std::slice::from_ref(&(0..12)));
-        (tensor.shape, tensor.strides) = (vec![4], vec![1]);
-        assert_eq!(rows(&tensor), std::slice::from_ref(&(0..8)));
-        (tensor.shape, tensor.strides) = (vec![0, 3], vec![3, 1]);
-        assert!(rows(&tensor).is_empty());
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use proofhouse_worker::SessionError;
+use proofhouse_worker::reasons::chain;
 use proofhouse_worker_oracle::{Checker, CheckerError, catalog};
 
 /// Why the process ends with a failure.
@@ -48,12 +49,5 @@ fn run() -> Result<(), MainError> {
 
 /// Writes an error and its causes to stderr, which is a log; nobody is left to tell if that fails.
 fn report(error: &dyn std::error::Error) {
-    let mut stderr = std::io::stderr().lock();
-    let _ = write!(stderr, "proofhouse-worker-oracle: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(stderr, ": {error}");
-        cause = error.source();
-    }
-    let _ = writeln!(stderr);
+    let _ = writeln!(std::io::stderr(), "proofhouse-worker-oracle: {}", chain(error));
 }

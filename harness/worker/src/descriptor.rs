@@ -138,6 +138,26 @@ pub fn refuse_overlap(case: &Prepare, regions: &[(usize, Range<usize>)]) -> Resu
     Ok(())
 }
 
+/// The byte range of each row from element 0; rows without gaps between them are one. The case was accepted by the
+/// provider, so that its shapes fit its memory.
+#[must_use]
+pub fn rows(tensor: &TensorRef) -> Vec<Range<usize>> {
+    let size = tensor.dtype.size() as usize;
+    let width = tensor.shape.last().copied().unwrap_or(1) as usize;
+    let outer = tensor.shape.len().saturating_sub(1);
+    let count: u64 = if width == 0 { 0 } else { tensor.shape[..outer].iter().product() };
+    let stride = match outer {
+        0 => width,
+        _ => tensor.strides[outer - 1] as usize,
+    };
+    if stride == width {
+        let all = 0..count as usize * width * size;
+        return if all.is_empty() { Vec::new() } else { vec![all] };
+    }
+    let row = |row: usize| row * stride * size..(row * stride + width) * size;
+    (0..count as usize).map(row).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,5 +243,27 @@ mod tests {
         assert!(refuse_overlap(&two(Role::In), &shared).is_ok());
         assert!(refuse_overlap(&two(Role::Out), &[(0, 0..16), (0, 16..32)]).is_ok());
         assert!(refuse_overlap(&two(Role::Out), &[(0, 0..16), (1, 0..16)]).is_ok());
+    }
+
+    #[test]
+    fn rows_skip_the_gaps_between_them_and_are_one_where_there_are_none() {
+        let mut tensor = TensorRef {
+            name: "y".to_owned(),
+            role: Role::Out,
+            dtype: Dtype::F16,
+            shape: vec![2, 3],
+            strides: vec![5, 1],
+            file: String::new(),
+            offset: 0,
+            span: 16,
+            guard: 0,
+        };
+        assert_eq!(rows(&tensor), [0..6, 10..16]);
+        tensor.strides = vec![3, 1];
+        assert_eq!(rows(&tensor), std::slice::from_ref(&(0..12)));
+        (tensor.shape, tensor.strides) = (vec![4], vec![1]);
+        assert_eq!(rows(&tensor), std::slice::from_ref(&(0..8)));
+        (tensor.shape, tensor.strides) = (vec![0, 3], vec![3, 1]);
+        assert!(rows(&tensor).is_empty());
     }
 }

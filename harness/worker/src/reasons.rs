@@ -6,6 +6,19 @@ use proofhouse_timer::{Invalid, MAX_SAMPLES, MeasureError};
 
 use crate::decline::Decline;
 
+/// An error and its causes in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 /// Refuses a request with numbers that no measurement has.
 ///
 /// # Errors

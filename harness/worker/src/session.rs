@@ -16,6 +16,7 @@ use crate::cases::{Cases, unknown_case};
 use crate::host::HostCases;
 use crate::line::{LineError, read_line};
 use crate::provider::{Description, Mode, Worker};
+use crate::reasons::chain;
 use crate::witness::Libraries;
 
 /// Why a session ended without a `bye`.
@@ -177,18 +178,6 @@ fn parse(line: &[u8], expected: u64) -> Result<Request, SessionError> {
     } else {
         Err(SessionError::OutOfTurn { expected, found: parsed.seq })
     }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 struct Sender {

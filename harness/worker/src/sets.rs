@@ -6,7 +6,7 @@ use proofhouse_timer::host::{CallFailure, HostWork};
 
 use crate::arena::Arena;
 use crate::decline::Decline;
-use crate::descriptor::is_written;
+use crate::descriptor::{is_written, rows};
 use crate::memory::Bound;
 use crate::provider::{Mode, Worker};
 
@@ -108,19 +108,6 @@ fn read_all(case: &Prepare, mapped: &mut Bound) -> Vec<Vec<u8>> {
     (0..case.tensors.len()).map(|index| call.bytes(index).to_vec()).collect()
 }
 
-/// The byte range of each row; the case was accepted by the provider, so that its shapes fit its memory.
-fn rows(tensor: &TensorRef) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
-    let size = tensor.dtype.size() as usize;
-    let width = tensor.shape.last().copied().unwrap_or(1) as usize;
-    let outer = tensor.shape.len().saturating_sub(1);
-    let count: u64 = if width == 0 { 0 } else { tensor.shape[..outer].iter().product() };
-    let stride = match outer {
-        0 => width,
-        _ => tensor.strides[outer - 1] as usize,
-    };
-    (0..count as usize).map(move |row| row * stride * size..(row * stride + width) * size)
-}
-
 impl HostWork for Sets {
     #[inline]
     fn call(&mut self, set: u32) -> Result<(), CallFailure> {
@@ -150,30 +137,4 @@ fn failure(declined: &mut Option<Decline>, decline: Decline) -> CallFailure {
     let message = decline.to_string();
     *declined = Some(decline);
     CallFailure { code: 1, message }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proofhouse_schema::dtype::Dtype;
-
-    #[test]
-    fn rows_skip_the_gaps_between_them_and_vectors_are_one_row() {
-        let mut tensor = TensorRef {
-            name: "y".to_owned(),
-            role: Role::Out,
-            dtype: Dtype::F16,
-            shape: vec![2, 3],
-            strides: vec![5, 1],
-            file: String::new(),
-            offset: 0,
-            span: 16,
-            guard: 0,
-        };
-        assert_eq!(rows(&tensor).collect::<Vec<_>>(), [0..6, 10..16]);
-        (tensor.shape, tensor.strides) = (vec![4], vec![1]);
-        assert_eq!(rows(&tensor).collect::<Vec<_>>(), std::slice::from_ref(&(0..8)));
-        (tensor.shape, tensor.strides) = (vec![0, 3], vec![3, 1]);
-        assert_eq!(rows(&tensor).count(), 0);
-    }
 }

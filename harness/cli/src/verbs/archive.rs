@@ -16,7 +16,7 @@ const MOST_BYTES: u64 = 4 << 30;
 /// The most files of an archive.
 const MOST_FILES: usize = 200_000;
 
-/// A file to be packed: where it is, its name in the archive, and whether it is a program.
+/// A file to be packed.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// The file.
