@@ -16,6 +16,7 @@
 //! | [`samples`] | the column blob of raw samples |
 //! | [`event`] | the run's event stream |
 //! | [`report`] | the rows that reports are made of |
+//! | [`ordering`] | providers in order |
 //! | [`exit`] | documented exit codes |
 
 pub mod bundle;
@@ -28,6 +29,7 @@ pub mod evidence;
 pub mod exit;
 pub mod gate;
 pub mod ids;
+pub mod ordering;
 pub mod probe;
 pub mod protocol;
 pub mod provider;

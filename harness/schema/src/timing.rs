@@ -92,3 +92,28 @@ pub struct TimingContract {
     /// What is done to clocks.
     pub clock_policy: ClockPolicy,
 }
+
+impl std::fmt::Display for TimingContract {
+    /// In words: `hot eager host 1 thread`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cache = match self.cache {
+            Cache::Cold => "cold",
+            Cache::Hot => "hot",
+        };
+        let launch = match self.launch {
+            Launch::Eager => "eager",
+            Launch::Graph => "graph",
+        };
+        let clock = match self.clock {
+            Clock::Device => "device",
+            Clock::Host => "host",
+        };
+        let threads = self.threads;
+        let plural = if threads == 1 { "" } else { "s" };
+        write!(f, "{cache} {launch} {clock} {threads} thread{plural}")?;
+        if self.includes.is_empty() {
+            return Ok(());
+        }
+        write!(f, ", includes {}", self.includes.join(", "))
+    }
+}

@@ -3,30 +3,12 @@
 use proofhouse_schema::canonical::{self, CanonicalError, Digest};
 use proofhouse_schema::evidence::{CellRecord, Observation, Pass};
 use proofhouse_schema::gate::{CaseSpec, Expect, Inputs};
-use proofhouse_schema::timing::{Cache, Clock, Launch, TimingContract};
+use proofhouse_schema::timing::TimingContract;
 
 /// The timing contract in words: `hot eager host 1 thread`.
 #[must_use]
 pub fn contract_words(contract: &TimingContract) -> String {
-    let cache = match contract.cache {
-        Cache::Cold => "cold",
-        Cache::Hot => "hot",
-    };
-    let launch = match contract.launch {
-        Launch::Eager => "eager",
-        Launch::Graph => "graph",
-    };
-    let clock = match contract.clock {
-        Clock::Device => "device",
-        Clock::Host => "host",
-    };
-    let threads = contract.threads;
-    let mut words =
-        format!("{cache} {launch} {clock} {threads} thread{}", if threads == 1 { "" } else { "s" });
-    if !contract.includes.is_empty() {
-        words.push_str(&format!(", includes {}", contract.includes.join(", ")));
-    }
-    words
+    contract.to_string()
 }
 
 /// The timing contract of a record with its digest; none for gates that time nothing.

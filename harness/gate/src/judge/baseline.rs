@@ -25,6 +25,14 @@ const COLD_OVER_HOT: f64 = 1.2;
 /// One provider's samples, a list of blocks per replicate.
 pub(crate) type Replicates = BTreeMap<u32, ArmSamples>;
 
+/// The providers of a cell whose measurements every rule trusts.
+pub(crate) struct Trusted<'a> {
+    /// The baselines that took part.
+    pub(crate) present: Vec<&'a ProviderFacts>,
+    /// The samples of the candidate and of each of them.
+    pub(crate) arms: BTreeMap<&'a ProviderId, Replicates>,
+}
+
 /// Judges a baseline cell.
 pub(crate) fn judge(
     record: &CellRecord,
@@ -37,13 +45,39 @@ pub(crate) fn judge(
         notes.add(Verdict::Invalid, "no-contract", "the gate has no timing contract");
         return Vec::new();
     };
+    let Some(trusted) = trusted(record, seen, rule, samples, session, notes) else {
+        return Vec::new();
+    };
+    let controls = Controls::of(session, record.gate.device);
+    let candidate = &record.candidate;
+    trusted
+        .present
+        .iter()
+        .map(|baseline| {
+            let (ours, theirs) = (&trusted.arms[&candidate.id], &trusted.arms[&baseline.id]);
+            let comparison = compare(candidate, baseline, (ours, theirs), rule, &controls);
+            require(rule.require, &comparison, notes);
+            comparison
+        })
+        .collect()
+}
+
+/// Holds a cell against every rule but those of a comparison; none when any of them speaks against it.
+pub(crate) fn trusted<'a>(
+    record: &'a CellRecord,
+    seen: &BaselineObservation,
+    rule: &TimingRule,
+    samples: Option<&Samples>,
+    session: Option<&SessionRecord>,
+    notes: &mut Notes,
+) -> Option<Trusted<'a>> {
     check_qualification(&seen.qualification, notes);
     let present = present(record, seen, notes);
     if present.is_empty() {
         notes.add(Verdict::NotRun, "no-baseline", "no baseline took part");
-        return Vec::new();
+        return None;
     }
-    let Some(samples) = checked_samples(seen, samples, notes) else { return Vec::new() };
+    let samples = checked_samples(seen, samples, notes)?;
     let candidate = &record.candidate;
     let mut arms: BTreeMap<&ProviderId, Replicates> = BTreeMap::new();
     for facts in std::iter::once(candidate).chain(present.iter().copied()) {
@@ -52,19 +86,7 @@ pub(crate) fn judge(
         arms.insert(&facts.id, replicates(record, seen, facts, samples, notes));
         check_floor(record, seen, session, facts, notes);
     }
-    if !notes.is_clean() {
-        return Vec::new();
-    }
-    let controls = Controls::of(session, record.gate.device);
-    present
-        .iter()
-        .map(|baseline| {
-            let (ours, theirs) = (&arms[&candidate.id], &arms[&baseline.id]);
-            let comparison = compare(record, baseline, (ours, theirs), rule, &controls);
-            require(rule.require, &comparison, notes);
-            comparison
-        })
-        .collect()
+    notes.is_clean().then_some(Trusted { present, arms })
 }
 
 /// The baselines that took part; the others must say why they did not.

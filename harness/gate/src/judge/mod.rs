@@ -3,16 +3,16 @@
 //! A verdict is made from stored evidence alone, so that a changed judge judges again without measuring again; its name
 //! and version are in every verdict.
 
-mod baseline;
+pub(crate) mod baseline;
 mod clocks;
 mod correctness;
 mod grade;
 mod graph;
 mod identity;
-mod notes;
+pub(crate) mod notes;
 mod outputs;
 mod sanitizer;
-mod speed;
+pub(crate) mod speed;
 mod total;
 
 pub use baseline::satisfies;

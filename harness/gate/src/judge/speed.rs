@@ -1,7 +1,7 @@
 //! One candidate against one baseline: samples to a comparison, held against the session's controls.
 
 use proofhouse_schema::device::DeviceKind;
-use proofhouse_schema::evidence::{CellRecord, Control, SessionRecord};
+use proofhouse_schema::evidence::{Control, SessionRecord};
 use proofhouse_schema::gate::TimingRule;
 use proofhouse_schema::provider::ProviderFacts;
 use proofhouse_schema::verdict::{Comparison, Reason, Speed};
@@ -12,6 +12,7 @@ use crate::stats::{
 };
 
 /// What the session's controls allow.
+#[derive(Clone)]
 pub(crate) struct Controls {
     /// The largest difference that the A/A controls allow between a provider and itself, as a fraction.
     pub(crate) floor: Option<f64>,
@@ -80,16 +81,16 @@ fn planted(control: &Control) -> String {
 /// The code of a reason that says that the candidate is not slower, though it is not known whether it is faster.
 pub(crate) const NOT_SLOWER: &str = "not-slower";
 
-/// Compares the candidate with one baseline.
+/// Compares one provider with another.
 pub(crate) fn compare(
-    record: &CellRecord,
+    candidate: &ProviderFacts,
     baseline: &ProviderFacts,
     (ours, theirs): (&Replicates, &Replicates),
     rule: &TimingRule,
     controls: &Controls,
 ) -> Comparison {
     let mut comparison = Comparison {
-        candidate: record.candidate.id.clone(),
+        candidate: candidate.id.clone(),
         baseline: baseline.id.clone(),
         baseline_version: baseline.version.known().cloned().unwrap_or_else(|| "unknown".into()),
         speed: Speed::Inconclusive,
@@ -97,29 +98,39 @@ pub(crate) fn compare(
         margin: rule.margin,
         reasons: Vec::new(),
     };
-    match pair(ours, theirs, rule, controls) {
+    let judged =
+        paired(ours, theirs).and_then(|samples| judge_pair(&samples, &rules(rule, controls)?));
+    conclude(judged, controls, &mut comparison);
+    comparison
+}
+
+/// What is said of two providers by what was judged of their estimate, and by the controls.
+pub(crate) fn conclude(
+    judged: Result<PairJudgment, StatsError>,
+    controls: &Controls,
+    comparison: &mut Comparison,
+) {
+    match judged {
         Ok(judged) => {
             comparison.speed = judged.speed;
             comparison.estimate = Some(judged.estimate.to_record());
             comparison.reasons = judged.reasons;
-            note_not_slower(controls, &mut comparison);
-            apply(controls, &mut comparison);
+            note_not_slower(controls, comparison);
+            apply(controls, comparison);
         }
         Err(error) => comparison.reasons.push(Reason::new(error.code(), error.to_string())),
     }
-    comparison
 }
 
-fn pair(
-    ours: &Replicates,
-    theirs: &Replicates,
-    rule: &TimingRule,
-    controls: &Controls,
-) -> Result<PairJudgment, StatsError> {
-    let samples =
-        PairedSamples::from_turns(&turns(ours), &turns(theirs))?.with_location(Location::Median);
+/// The gate's margin and the session's noise floor.
+pub(crate) fn rules(rule: &TimingRule, controls: &Controls) -> Result<Rules, StatsError> {
     let noise_floor = controls.floor.map_or(NoiseFloor::Missing, NoiseFloor::Known);
-    judge_pair(&samples, &Rules { margin: Margin::new(rule.margin)?, noise_floor })
+    Ok(Rules { margin: Margin::new(rule.margin)?, noise_floor })
+}
+
+/// Two providers' samples as the judge pairs them.
+pub(crate) fn paired(ours: &Replicates, theirs: &Replicates) -> Result<PairedSamples, StatsError> {
+    Ok(PairedSamples::from_turns(&turns(ours), &turns(theirs))?.with_location(Location::Median))
 }
 
 fn turns(replicates: &Replicates) -> Vec<Turn> {

@@ -77,12 +77,19 @@ pub struct PairJudgment {
 /// # Errors
 /// [`StatsError`] when the data allow no estimate; the comparison is invalid.
 pub fn judge_pair(samples: &PairedSamples, rules: &Rules) -> Result<PairJudgment, StatsError> {
+    judge_estimate(estimate_pair(samples)?, rules)
+}
+
+/// Says what may be said of an estimate, by the rules of [`judge_pair`].
+///
+/// # Errors
+/// [`StatsError::BadValue`] for a noise floor that is none.
+pub fn judge_estimate(estimate: PairEstimate, rules: &Rules) -> Result<PairJudgment, StatsError> {
     if let NoiseFloor::Known(floor) = rules.noise_floor
         && !(floor.is_finite() && floor >= 0.0)
     {
         return Err(super::distribution::bad("noise floor", floor, "at least 0"));
     }
-    let estimate = estimate_pair(samples)?;
     let side = Side::of(estimate.ratio, rules.margin);
     let exploratory = estimate.replicate_means.len() < FEWEST_REPLICATES;
     let mut reasons = objections(&estimate, side, rules);

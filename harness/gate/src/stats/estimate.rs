@@ -129,19 +129,19 @@ pub fn estimate_pair(samples: &PairedSamples) -> Result<PairEstimate, StatsError
 
 /// An interval with what its p-value needs.
 #[derive(Clone, Copy)]
-struct Tested {
-    interval: LogInterval,
-    error: f64,
-    freedom: u32,
+pub(super) struct Tested {
+    pub(super) interval: LogInterval,
+    pub(super) error: f64,
+    pub(super) freedom: u32,
 }
 
 impl Tested {
-    fn new(center: f64, error: f64, freedom: u32) -> Result<Self, StatsError> {
+    pub(super) fn new(center: f64, error: f64, freedom: u32) -> Result<Self, StatsError> {
         let half_width = student_quantile(CONFIDENCE, freedom)? * error;
         Ok(Self { interval: LogInterval { center, half_width }, error, freedom })
     }
 
-    fn p_value(&self) -> Result<f64, StatsError> {
+    pub(super) fn p_value(&self) -> Result<f64, StatsError> {
         let center = self.interval.center;
         if center == 0.0 {
             return Ok(1.0);
@@ -151,13 +151,13 @@ impl Tested {
     }
 }
 
-fn of_replicates(means: &[f64]) -> Result<Tested, StatsError> {
+pub(super) fn of_replicates(means: &[f64]) -> Result<Tested, StatsError> {
     let error = (variance(means) / means.len() as f64).sqrt();
     // At least two replicates, of which there are far fewer than the type holds.
     Tested::new(mean(means), error, means.len() as u32 - 1)
 }
 
-fn within_one(
+pub(super) fn within_one(
     replicate: &PairedReplicate,
     within: Option<Within>,
 ) -> Result<(Tested, Option<Tested>), StatsError> {
@@ -176,13 +176,13 @@ fn within_one(
 }
 
 /// Log ratios of a replicate by order.
-struct Orders {
+pub(super) struct Orders {
     first: Vec<f64>,
     second: Vec<f64>,
 }
 
 impl Orders {
-    fn of(replicate: &PairedReplicate) -> Self {
+    pub(super) fn of(replicate: &PairedReplicate) -> Self {
         let of = |wanted: bool| {
             let blocks = replicate.blocks.iter();
             let wanted = blocks.filter(|block: &&PairedBlock| block.candidate_first == wanted);
@@ -191,14 +191,14 @@ impl Orders {
         Self { first: of(true), second: of(false) }
     }
 
-    fn center(&self, location: Location) -> f64 {
+    pub(super) fn center(&self, location: Location) -> f64 {
         match (self.first.as_slice(), self.second.as_slice()) {
             ([], blocks) | (blocks, []) => location.of(blocks),
             (first, second) => f64::midpoint(location.of(first), location.of(second)),
         }
     }
 
-    fn effect(&self, location: Location) -> Option<f64> {
+    pub(super) fn effect(&self, location: Location) -> Option<f64> {
         let both = !self.first.is_empty() && !self.second.is_empty();
         both.then(|| location.of(&self.first) - location.of(&self.second))
     }
@@ -216,12 +216,12 @@ impl Orders {
 
 /// The pooled variance of blocks within replicates and orders.
 #[derive(Clone, Copy)]
-struct Within {
+pub(super) struct Within {
     variance: f64,
     freedom: u32,
 }
 
-fn pooled_within(samples: &PairedSamples) -> Option<Within> {
+pub(super) fn pooled_within(samples: &PairedSamples) -> Option<Within> {
     let parts = samples.replicates().iter().map(|replicate| Orders::of(replicate).squares());
     let (squares, freedom) =
         parts.fold((0.0, 0), |(sum, count), (more, free)| (sum + more, count + free));
