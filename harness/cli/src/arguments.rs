@@ -281,12 +281,35 @@ pub struct ReportArguments {
     pub output: Option<PathBuf>,
 }
 
+/// Where faults are planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SelftestDevice {
+    /// The host's processor.
+    Cpu,
+    /// An NVIDIA GPU, which must be here.
+    Cuda,
+}
+
 /// What `selftest` takes.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  proofhouse selftest --filter memo
+  proofhouse selftest --device cuda                      on a host with a GPU and PyTorch
+  proofhouse selftest --device cuda --filter baseline    only exploits of one kind of gate")]
 pub struct SelftestArguments {
-    /// Only exploits whose name holds this
+    /// Where faults are planted
+    #[arg(long, value_enum, default_value_t = SelftestDevice::Cpu)]
+    pub device: SelftestDevice,
+    /// The GPU, by UUID, where there are several
+    #[arg(long, value_name = "UUID")]
+    pub gpu: Option<String>,
+    /// Only exploits whose name, or whose kind of gate, holds this
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Pack the evidence into one file at the end, for `import` on another machine
+    #[arg(long, value_name = "FILE")]
+    pub result: Option<PathBuf>,
     /// Write no record of it
     #[arg(long)]
     pub no_record: bool,

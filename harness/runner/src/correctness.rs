@@ -24,6 +24,7 @@ use crate::context::{Context, Desk};
 use crate::draft::{Draft, Place, PosedFacts, Sight};
 use crate::provider;
 use crate::scratch::Scratch;
+pub(crate) use graph::missing_kernels;
 
 /// Cells of one gate and one candidate that one executor takes through one process.
 #[derive(Debug)]

@@ -49,4 +49,4 @@ pub use options::{Limits, Reuse, RunOptions, SessionFacts};
 pub use plan::{Plan, PlannedCell, PlannedGate, plan};
 pub use provider::{ProviderHome, SET_VARIABLE, package_folders};
 pub use selection::{Filter, Selection, Shard, ShardError};
-pub use selftest::{Exploit, SelftestFindings, SelftestOptions, selftest};
+pub use selftest::{Exploit, Fixture, SelftestFindings, SelftestOptions, selftest};

@@ -36,6 +36,16 @@ pub struct ProviderHome {
     pub folder: PathBuf,
 }
 
+/// The program of our own worker on a CUDA device, which alone is asked what the device can do.
+const OWN_CUDA_WORKER: &str = "{bin}/proofhouse-worker-cuda";
+
+impl ProviderHome {
+    /// Whether its worker is ours on a CUDA device.
+    pub(crate) fn is_own_worker(&self) -> bool {
+        self.provider.command.first().is_some_and(|program| program == OWN_CUDA_WORKER)
+    }
+}
+
 /// What decides whether results of a provider can be used again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Makeup {

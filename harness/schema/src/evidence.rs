@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::canonical::Digest;
 use crate::device::{DeviceKind, Reuse};
-use crate::gate::{CaseSpec, GateHeader, Profile};
+use crate::gate::{CaseSpec, GateHeader, GateKind, Profile};
 use crate::ids::{ProviderId, WriterId};
 use crate::probe::Probe;
 use crate::protocol::{TypedError, Witnessed};
@@ -664,6 +664,9 @@ pub struct SelftestRecord {
     pub source: SourceFacts,
     /// The host.
     pub host: HostFacts,
+    /// The device beside the host's processor on which the faults were planted; none: the processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceFacts>,
     /// One line per exploit.
     pub exploits: Vec<ExploitResult>,
     /// The checkers' mutation batteries by `operator dtype`.
@@ -680,6 +683,12 @@ pub struct ExploitResult {
     pub pitfall: String,
     /// The verdict that it must get.
     pub expected: Vec<crate::verdict::Verdict>,
+    /// Codes of reasons, at least one of which it must get; empty: any does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected_codes: Vec<String>,
+    /// The kind of gate that must see it; absent in records that are older than this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<GateKind>,
     /// The verdict that it got.
     pub found: crate::verdict::Verdict,
     /// The reasons' codes.

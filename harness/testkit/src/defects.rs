@@ -1,7 +1,10 @@
-//! The table of defects.
+//! The table of defects, and what is said of each.
 
 use proofhouse_schema::gate::GateKind;
+use proofhouse_schema::timing::{Cache, Launch};
 use proofhouse_schema::verdict::Verdict;
+
+use crate::cuda::CUDA_DEFECTS;
 
 use GateKind::{Baseline, Correctness};
 use Verdict::{Errored, Fail, Inconclusive, Invalid, Pass};
@@ -15,31 +18,75 @@ pub struct Defect {
     pub pitfall: &'static str,
     /// Verdicts that are right.
     pub expected: &'static [Verdict],
+    /// Codes of reasons, at least one of which must be given; empty: any reason does.
+    pub codes: &'static [&'static str],
     /// The kind of gate that must see it.
     pub kind: GateKind,
     /// Whether it is an honest control, which must pass.
     pub control: bool,
+    /// Where its timed calls find their operands.
+    pub cache: Cache,
+    /// How its timed calls are launched.
+    pub launch: Launch,
+    /// Whether an honest provider comes after it in the same session, and must pass.
+    pub followed: bool,
+    /// Whether a process that is no part of the run computes on the device meanwhile.
+    pub neighbor: bool,
     /// What it does.
     pub about: &'static str,
 }
 
-const fn bad(
+impl Defect {
+    pub(crate) const fn graph(self) -> Self {
+        Self { launch: Launch::Graph, ..self }
+    }
+
+    pub(crate) const fn cold(self) -> Self {
+        Self { cache: Cache::Cold, ..self }
+    }
+
+    pub(crate) const fn followed(self) -> Self {
+        Self { followed: true, ..self }
+    }
+
+    pub(crate) const fn beside_a_neighbor(self) -> Self {
+        Self { neighbor: true, ..self }
+    }
+
+    pub(crate) const fn for_one_of(self, codes: &'static [&'static str]) -> Self {
+        Self { codes, ..self }
+    }
+}
+
+pub(crate) const fn bad(
     name: &'static str,
     pitfall: &'static str,
     kind: GateKind,
     expected: &'static [Verdict],
     about: &'static str,
 ) -> Defect {
-    Defect { name, pitfall, expected, kind, control: false, about }
+    Defect {
+        name,
+        pitfall,
+        expected,
+        codes: &[],
+        kind,
+        control: false,
+        cache: Cache::Hot,
+        launch: Launch::Eager,
+        followed: false,
+        neighbor: false,
+        about,
+    }
 }
 
-const fn honest(
+pub(crate) const fn honest(
     name: &'static str,
     pitfall: &'static str,
     kind: GateKind,
     about: &'static str,
 ) -> Defect {
-    Defect { name, pitfall, expected: &[Pass], kind, control: true, about }
+    Defect { control: true, ..bad(name, pitfall, kind, &[Pass], about) }
 }
 
 /// Every defect and control. A name that stands twice is seen by gates of two kinds.
@@ -152,10 +199,10 @@ pub const DEFECTS: &[Defect] = &[
     ),
 ];
 
-/// The first defect of this name.
+/// The first defect of this name, on any device.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Defect> {
-    DEFECTS.iter().find(|defect| defect.name == name)
+    DEFECTS.iter().chain(CUDA_DEFECTS).find(|defect| defect.name == name)
 }
 
 #[cfg(test)]
@@ -164,18 +211,18 @@ mod tests {
 
     #[test]
     fn no_defect_stands_twice_for_one_kind_of_gate() {
-        for (i, a) in DEFECTS.iter().enumerate() {
-            assert!(
-                !DEFECTS[..i].iter().any(|b| a.name == b.name && a.kind == b.kind),
-                "{}",
-                a.name
-            );
+        for table in [DEFECTS, CUDA_DEFECTS] {
+            for (i, a) in table.iter().enumerate() {
+                let same =
+                    |b: &&Defect| a.name == b.name && a.kind == b.kind && a.launch == b.launch;
+                assert!(!table[..i].iter().any(|b| same(&b)), "{}", a.name);
+            }
         }
     }
 
     #[test]
     fn only_controls_may_pass() {
-        for defect in DEFECTS {
+        for defect in DEFECTS.iter().chain(CUDA_DEFECTS) {
             assert!(!defect.expected.is_empty(), "{}", defect.name);
             assert_eq!(defect.control, defect.expected.contains(&Pass), "{}", defect.name);
         }

@@ -10,6 +10,7 @@ use proofhouse_schema::canonical;
 use proofhouse_schema::exit::Exit;
 
 use super::archive::{Item, below, write};
+use super::selftest::CUDA_FIXTURES;
 use super::{TOOL, out};
 use crate::arguments::BundleArguments;
 use crate::error::CliError;
@@ -41,6 +42,10 @@ pub fn bundle(project: &Project, asked: &BundleArguments) -> Result<Exit, CliErr
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
         below(folder, &format!("baselines/{name}"), &mut items)?;
         modules(parent, &mut items)?;
+    }
+    let fixtures = project.root.join(CUDA_FIXTURES);
+    if fixtures.is_dir() {
+        below(&fixtures, CUDA_FIXTURES, &mut items)?;
     }
     items.sort_by(|a, b| a.name.cmp(&b.name));
     items.dedup_by(|a, b| a.name == b.name);

@@ -39,6 +39,7 @@ pub fn record(tool: &str) -> Record {
             governor: unknown(),
             load: unknown(),
         },
+        device: None,
         exploits: vec![],
         batteries: Default::default(),
     }))

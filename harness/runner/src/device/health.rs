@@ -50,8 +50,14 @@ impl Health {
     /// Processes on the device that are not this run's, as a finding; what cannot be asked is a finding, too.
     pub(crate) fn strangers(&self, context: &Context, device: DeviceKind) -> Option<Finding> {
         let uuid = &context.options.devices.found.get(&device)?.uuid;
-        let nvml = self.nvml.get_or_init(Nvml::open);
-        let processes = match nvml.as_ref().map_err(Clone::clone).and_then(|n| n.processes(uuid)) {
+        let listed = match &context.options.devices.occupancy {
+            Some(occupancy) => occupancy.processes(uuid),
+            None => {
+                let nvml = self.nvml.get_or_init(Nvml::open);
+                nvml.as_ref().map_err(Clone::clone).and_then(|nvml| nvml.processes(uuid))
+            }
+        };
+        let processes = match listed {
             Ok(processes) => processes,
             Err(why) => {
                 let detail = format!("the processes on {uuid} are not known: {why}");

@@ -6,12 +6,22 @@ mod health;
 mod nvml;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::DeviceFacts;
 
 pub(crate) use health::Health;
 pub use nvml::{Nvml, Process};
+
+/// Tells which processes compute on a device.
+pub trait Occupancy: std::fmt::Debug + Send + Sync {
+    /// The processes on the device of this UUID.
+    ///
+    /// # Errors
+    /// Why they are not known, as a sentence.
+    fn processes(&self, uuid: &str) -> Result<Vec<Process>, String>;
+}
 
 /// The environment variable by which a worker learns its device, e.g. `cuda:GPU-1b2c...`.
 pub const DEVICE_VARIABLE: &str = "PROOFHOUSE_DEVICE";
@@ -25,6 +35,10 @@ pub struct Devices {
     pub missing: BTreeMap<DeviceKind, String>,
     /// Kinds whose gates are left out of this run; it says so.
     pub left_out: Vec<DeviceKind>,
+    /// Kinds on which no control runs, so that no comparison is called there: a self-test needs none to find its faults.
+    pub uncontrolled: Vec<DeviceKind>,
+    /// Who tells which processes compute on a device; none: NVML.
+    pub occupancy: Option<Arc<dyn Occupancy>>,
 }
 
 /// Which devices a run is asked to use.

@@ -66,6 +66,7 @@ fn arm(provider: &ProviderId, replicate: u32, turns: &[&TakenTurn], more: &[Find
         let detail = format!("turns of different calls a sample: {calls:?}");
         invalid.push(Finding { code: "calls-changed".to_owned(), detail });
     }
+    invalid.extend(unaccounted(&blocks));
     // Renewing and publishing lie outside the worker's account of samples; its wall time stands
     // in for it there, less the waits for a core that are taken off the supervisor's time, too.
     let walls = blocks.iter().fold((0.0, 0.0), |(ours, theirs), t| {
@@ -94,6 +95,32 @@ fn arm(provider: &ProviderId, replicate: u32, turns: &[&TakenTurn], more: &[Find
         enqueue: summarize(&per_call_of(&blocks, |m| &m.enqueue_ns)).ok(),
         sm_mhz: median(&column_of(&blocks, |m| &m.telemetry.sm_mhz)).ok().map(Real),
     }
+}
+
+/// Of the supervisor's time for a turn on a device, the part that samples and what lies between them must make up at
+/// least. Clocks, sensors and waits of the timer's take the rest, less than half as a rule.
+const LEAST_SAMPLED: f64 = 0.15;
+
+/// A finding when a device's samples are too short for the time that the turns took here: they were made smaller than they
+/// were, or the worker did something else beside them.
+fn unaccounted(blocks: &[&&TakenTurn]) -> Option<Finding> {
+    let plain = blocks.iter().filter(|t| {
+        let measured = &t.turn.measured;
+        !t.published && measured.reuse.is_some() && !measured.elapsed_ns.is_empty()
+    });
+    let (ours, theirs) = plain.fold((0.0, 0.0), |(ours, theirs), t| {
+        let measured = &t.turn.measured;
+        (ours + t.turn.supervisor.0, theirs + measured.timed.0 + measured.untimed.0)
+    });
+    (theirs < LEAST_SAMPLED * ours).then(|| Finding {
+        code: "clock-disagrees".to_owned(),
+        detail: format!(
+            "its samples and what lies between them last {:.3} ms in turns that took {:.3} ms here; accepted: at least {:.0} %",
+            theirs / 1e6,
+            ours / 1e6,
+            LEAST_SAMPLED * 100.0
+        ),
+    })
 }
 
 /// A column of all turns, as it is.

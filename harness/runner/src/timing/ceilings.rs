@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use proofhouse_schema::device::DeviceKind;
-use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::probe::Probe;
 use proofhouse_schema::protocol::{Reply, Request};
 use proofhouse_schema::real::Real;
@@ -36,10 +35,10 @@ pub(super) fn measure(core: usize, cache_bytes: Option<u64>) -> BTreeMap<String,
     names.into_iter().map(str::to_owned).zip(rates).collect()
 }
 
-/// Asks a worker of ours for the ceilings of its device, in a process of its own.
+/// Asks a worker of ours for the ceilings of its device, in a process of its own: a candidate that told them itself could
+/// lower the floor that holds its times.
 pub(super) async fn of_device(
     context: &Context,
-    provider: &ProviderId,
     device: DeviceKind,
 ) -> BTreeMap<String, Probe<Real>> {
     let named = |name: &str| format!("{device}_{name}");
@@ -47,8 +46,12 @@ pub(super) async fn of_device(
         let name = named("copy_bytes_per_s");
         BTreeMap::from([(name, Probe::Unavailable(why))])
     };
+    let own = context.plan.homes.values().find(|home| home.is_own_worker());
+    let Some(provider) = own.map(|home| home.provider.id.clone()) else {
+        return unknown("no provider here is our own worker, which knows them".to_owned());
+    };
     let placement = Placement { threads: 1, device, ..Placement::default() };
-    let mut worker = match context.start(provider, &placement).await {
+    let mut worker = match context.start(&provider, &placement).await {
         Ok(worker) => worker,
         Err((loss, _)) => return unknown(loss.to_string()),
     };

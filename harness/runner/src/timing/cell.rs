@@ -16,7 +16,7 @@ use super::{interrupted, plain_request};
 use crate::attempt::{Answer, Loss};
 use crate::checker::{CheckerFault, PoseOf};
 use crate::context::{Context, Desk};
-use crate::correctness::{blank, prepare};
+use crate::correctness::{blank, missing_kernels, prepare};
 use crate::draft::{Message, Place, PosedFacts};
 use crate::provider::declines;
 
@@ -87,6 +87,10 @@ impl Round<'_> {
             let warmed = self.bind(case, state, party).await;
             self.settle(state, party, warmed).await?;
         }
+        if state.turns.iter().any(|taken| taken.replicate == self.replicate && is_spoiled(taken)) {
+            // Without a warm-up that can be trusted there is no turn; the findings are in the record.
+            return Ok(());
+        }
         let taking: Vec<usize> =
             (0..parties.len()).filter(|i| !state.absent.contains_key(&parties[*i].id)).collect();
         if taking.len() < 2 {
@@ -111,6 +115,9 @@ impl Round<'_> {
                 self.settle(state, party, turn).await?;
             }
         }
+        for index in &taking {
+            self.check_kernels(state, &parties[*index]);
+        }
         if self.identical {
             for index in taking {
                 let party = &mut parties[index];
@@ -121,6 +128,21 @@ impl Round<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Replayed kernels of which none is one that `provider.toml` promises are a silent fallback (P40).
+    fn check_kernels(&self, state: &mut CellState, party: &Party) {
+        let turns = state.turns.iter().filter(|taken| {
+            taken.replicate == self.replicate
+                && taken.provider == party.id
+                && !taken.turn.measured.kernels.is_empty()
+        });
+        let expected = self.context.expected_kernels(&party.id);
+        let missing =
+            turns.last().and_then(|t| missing_kernels(&expected, &t.turn.measured.kernels));
+        if let Some(finding) = missing {
+            state.distrust(&party.id, self.replicate, &finding);
+        }
     }
 
     /// Turns what befell a party into the cell's state, or stops the round.
@@ -341,6 +363,14 @@ impl Round<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a warm-up gave no samples, and why is known.
+fn is_spoiled(taken: &TakenTurn) -> bool {
+    let measured = &taken.turn.measured;
+    measured.phase == Phase::Warm
+        && measured.elapsed_ns.is_empty()
+        && !taken.turn.invalid.is_empty()
 }
 
 /// Contents from here on are run in the check for remembered results.

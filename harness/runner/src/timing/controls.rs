@@ -53,13 +53,25 @@ pub(crate) async fn controls(
         DeviceKind::Cuda => Ok(None),
     };
     let cache = context.options.facts.host.last_level_cache.known().map(|bytes| bytes.0);
+    let uncontrolled = context.options.devices.uncontrolled.contains(&device);
     let ceilings = match (device, cores.as_ref()) {
         (DeviceKind::Cpu, Ok(Some(cores))) if !cores.is_empty() => {
             ceilings::measure(cores[0], cache)
         }
         (DeviceKind::Cpu, _) => BTreeMap::new(),
-        (DeviceKind::Cuda, _) => ceilings::of_device(context, &group.candidate, device).await,
+        (DeviceKind::Cuda, _) if uncontrolled && !groups.iter().any(Group::is_cold) => {
+            BTreeMap::new()
+        }
+        (DeviceKind::Cuda, _) => ceilings::of_device(context, device).await,
     };
+    if uncontrolled {
+        context.send(Message::Step(Progress::Finished {
+            step,
+            outcome: "left out".to_owned(),
+            elapsed: begun.elapsed(),
+        }));
+        return (Vec::new(), ceilings);
+    }
     let planted = PLANTED.max(2.0 * group.rule.margin);
     let trio = match cores {
         Ok(cores) => Trio::run(context, desk, group, place, cores, planted).await,

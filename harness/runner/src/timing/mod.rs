@@ -27,6 +27,7 @@ use proofhouse_schema::evidence::Finding;
 use proofhouse_schema::gate::{GateKind, TimingRule};
 use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Measure, Phase};
+use proofhouse_schema::timing::Cache;
 
 use crate::attempt::{Loss, Placement};
 use crate::context::{Context, Desk};
@@ -48,6 +49,13 @@ pub(crate) struct Group {
     rule: TimingRule,
     baselines: Vec<ProviderId>,
     places: Vec<Place>,
+}
+
+impl Group {
+    /// Whether its calls find their operands out of the caches.
+    fn is_cold(&self) -> bool {
+        self.rule.contract.cache == Cache::Cold
+    }
 }
 
 /// Groups the baseline cells whose candidate is available.

@@ -1,8 +1,9 @@
 //! A worker with one planted defect.
 //!
-//! `proofhouse-fake-worker --defect NAME [--state FOLDER]`. It shares no code with the real workers: what it says is
-//! made here, so that a fault in theirs cannot hide in both.
+//! `proofhouse-fake-worker --defect NAME`. It shares no code with the real workers: what it says is made here, so that a
+//! fault in theirs cannot hide in both. Where it is given a device it says what a worker on one would say.
 
+mod device;
 mod misbehave;
 mod norm;
 mod refuse;
@@ -19,6 +20,9 @@ fn main() -> ExitCode {
         match argument.as_str() {
             "--defect" => defect = arguments.next().unwrap_or_default(),
             "--linger" => return misbehave::linger(),
+            "--neighbor" => return device::neighbor(&arguments.next().unwrap_or_default()),
+            // As our own worker on a device it says that the device works.
+            "--canary" => return ExitCode::SUCCESS,
             _ => return ExitCode::from(2),
         }
     }

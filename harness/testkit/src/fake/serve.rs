@@ -12,6 +12,7 @@ use proofhouse_schema::protocol::{
     ReplyLine, Request, RequestLine, SOCKET_VARIABLE, TensorRef, Witnessed,
 };
 
+use crate::device;
 use crate::misbehave::at_check;
 use crate::norm::rms_norm;
 use crate::refuse::invalid;
@@ -42,6 +43,8 @@ struct Fake {
 struct Case {
     request: Prepare,
     timed: Option<Timed>,
+    /// The inputs that were there when it was captured.
+    captured: Vec<f32>,
 }
 
 fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -99,6 +102,7 @@ impl Fake {
 
     fn hello(&mut self) -> io::Result<()> {
         let operator = "rms_norm".parse().map_err(other)?;
+        let device = device::opened(&self.defect);
         let hello = Hello {
             protocol: PROTOCOL,
             version: std::env::var(VERSION_VARIABLE).unwrap_or_else(|_| "0".to_owned()),
@@ -110,9 +114,10 @@ impl Fake {
                 measure: true,
                 refusals: true,
                 refresh: true,
+                graph: device.is_some(),
                 ..Capabilities::default()
             },
-            device: None,
+            device,
         };
         self.send(0, Reply::Hello(hello))
     }
@@ -132,6 +137,9 @@ impl Fake {
             Request::Prepare(request) => self.prepare(request),
             Request::Check { case, .. } => self.check(&case),
             Request::Measure(request) => self.measure(&request),
+            Request::Capture { case } => self.capture(case),
+            Request::Replay { case } => self.replay(case),
+            Request::Ceilings => Reply::Ceilings { measured: device::ceilings() },
             Request::Witness => Reply::Witnessed(Witnessed::default()),
             Request::Release { case } => {
                 self.cases.remove(&case);
@@ -192,7 +200,7 @@ impl Fake {
         if let Some(error) = error {
             return Reply::Refused { case, error };
         }
-        self.cases.insert(case.clone(), Case { request, timed: None });
+        self.cases.insert(case.clone(), Case { request, timed: None, captured: Vec::new() });
         Reply::Prepared { case }
     }
 
@@ -212,6 +220,42 @@ impl Fake {
             Err(_) if self.is("accepts-invalid") => Reply::Checked { case: name.to_owned() },
             Err(error) => Reply::Failed { detail: error.to_string() },
         }
+    }
+
+    fn capture(&mut self, case: String) -> Reply {
+        if self.is("reads-back") {
+            let reason = "one call cannot be captured: it reads a value back".to_owned();
+            return Reply::Unsupported { case, reason };
+        }
+        let Some(known) = self.cases.get_mut(&case) else {
+            return Reply::Failed { detail: format!("case {case} was not prepared") };
+        };
+        match tensor(&known.request, "x").and_then(read) {
+            Ok(x) => known.captured = x,
+            Err(error) => return Reply::Failed { detail: error.to_string() },
+        }
+        let kernels = device::kernels(&self.defect);
+        Reply::Captured { case, nodes: kernels.len() as u64, kernels }
+    }
+
+    fn replay(&mut self, case: String) -> Reply {
+        let Some(known) = self.cases.get(&case) else {
+            return Reply::Failed { detail: format!("case {case} was not prepared") };
+        };
+        let (request, captured) = (known.request.clone(), known.captured.clone());
+        match self.replayed(&request, captured) {
+            Ok(()) => Reply::Replayed { case },
+            Err(error) => Reply::Failed { detail: error.to_string() },
+        }
+    }
+
+    fn replayed(&self, case: &Prepare, captured: Vec<f32>) -> io::Result<()> {
+        if device::idles(&self.defect) {
+            return Ok(());
+        }
+        let stale = self.is("stale-graph-inputs");
+        let x = if stale { captured } else { read(tensor(case, "x")?)? };
+        write(tensor(case, "y")?, &rms_norm(&x, &read(tensor(case, "w")?)?, eps(case), false))
     }
 
     fn run(&mut self, name: &str, case: &Prepare) -> io::Result<()> {

@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use proofhouse_schema::device::Telemetry;
+use proofhouse_schema::device::{Reuse, Telemetry};
 use proofhouse_schema::protocol::{Measure, Measured, Phase};
+use proofhouse_schema::timing::Cache;
 use proofhouse_schema::units::Nanos;
 
+use crate::device;
 use crate::norm::rms_norm;
 
 /// A case with private copies of its inputs.
@@ -60,6 +62,7 @@ impl Timed {
     fn call(&mut self, defect: &str, memory: &mut Memory, position: u32, fast: bool) {
         match defect {
             "noop-fast" => return,
+            _ if device::idles(defect) => return spin(pad(defect, position, fast)),
             "memo-by-pointer" => {
                 if let Some(kept) = &self.kept {
                     self.out.clone_from(kept);
@@ -110,7 +113,12 @@ impl Timed {
             }
             elapsed.push(sample.elapsed().as_nanos() as f64);
         }
-        let measured = Measured {
+        let on_device = device::opened(defect).is_some();
+        let found = device::refused(defect, asked, self.turns).filter(|_| on_device);
+        if found.is_some() {
+            elapsed.clear();
+        }
+        let mut measured = Measured {
             case: asked.case.clone(),
             phase: asked.phase,
             block: asked.block,
@@ -122,12 +130,18 @@ impl Timed {
             untimed: Nanos(0.0),
             wall: Nanos(begun.elapsed().as_nanos() as f64),
             modules: [5, 5],
-            invalid: vec![],
+            invalid: found.into_iter().collect(),
             enqueue_ns: vec![],
             telemetry: Telemetry::default(),
             kernels: vec![],
-            reuse: None,
+            reuse: on_device.then_some(match asked.cache {
+                Cache::Hot => Reuse::Same,
+                Cache::Cold => Reuse::Rotated,
+            }),
         };
+        if on_device {
+            device::account(defect, asked, self.turns, &mut measured);
+        }
         if asked.phase == Phase::Turn { self.lie(defect, measured) } else { measured }
     }
 
@@ -153,7 +167,7 @@ impl Timed {
     }
 }
 
-/// Takes as long as a call that is not remembered, outside any turn.
+/// Takes as long as a call that is not remembered, outside any turn: far more than what a busy machine adds to one.
 pub(crate) fn dawdle() {
-    spin(PAD * 5);
+    spin(PAD * 25);
 }
