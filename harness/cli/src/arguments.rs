@@ -90,6 +90,10 @@ pub enum Verb {
     Query(QueryArguments),
     /// Draw a report from the evidence: HTML, Markdown and JUnit
     Report(ReportArguments),
+    /// Rank all providers of every timed cell, and over each gate, from the stored samples
+    Compare(CompareArguments),
+    /// Fill the tables of Markdown files from the evidence, or check that they are what it says
+    Render(RenderArguments),
     /// Plant faults and exploits, and show that every checker finds them
     Selftest(SelftestArguments),
     /// Compare a provider with twins of itself, and tell how often the right thing is called
@@ -116,6 +120,7 @@ impl Verb {
         match self {
             Verb::List(asked) => asked.format == Output::Json,
             Verb::Plan(asked) | Verb::Run(asked) => asked.format == Output::Json,
+            Verb::Compare(asked) => asked.format == Output::Json,
             _ => false,
         }
     }
@@ -284,6 +289,51 @@ pub struct ReportArguments {
 /// Where faults are planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SelftestDevice {
+/// What `compare` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  proofhouse compare                                     every timed cell, then every gate as a whole
+  proofhouse compare --filter 'rms_norm.baseline rows=8'
+  proofhouse compare --plots out                         time against size, and who stands where, as SVG
+  proofhouse compare --format json | jq 'select(.line==\"crossover\")'")]
+pub struct CompareArguments {
+    /// Take cells of which all these texts begin a word of `GATE CELL PROVIDER` (or are it, with = or .)
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Vec<String>,
+    /// Write SVG plots of each gate into this folder
+    #[arg(long, value_name = "DIR")]
+    pub plots: Option<PathBuf>,
+    /// For people, or JSON lines
+    #[arg(long, value_enum, default_value_t = Output::Human)]
+    pub format: Output,
+}
+
+/// What `render` takes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A table stands between two lines, each alone on its line:
+  <!-- proofhouse:table gate=rms_norm.baseline -->
+  <!-- /proofhouse -->
+Tables:
+  table gate=ID      each cell of a gate
+                     columns: shape, dtype, inputs, time, other, ratio, says, verdict, evidence, noise, providers
+  summary            a row for each gate; narrowed by device=cpu|cuda, place=WORD_OF_ITS_NAME, gates=ID,ID
+                     columns: operator, contract, gate, cells, ratio, worst, verdicts
+Either takes columns=NAME,NAME in the order wanted.
+
+Examples:
+  proofhouse render README.md docs/results.md
+  proofhouse render --check README.md docs/results.md    ends with 100 and shows the difference")]
+pub struct RenderArguments {
+    /// The Markdown files
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Write nothing; a file that is not what the evidence says is a failure
+    #[arg(long)]
+    pub check: bool,
+}
+
     /// The host's processor.
     Cpu,
     /// An NVIDIA GPU, which must be here.

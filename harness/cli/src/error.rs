@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proofhouse_evidence::EvidenceError;
 use proofhouse_gate::declare::DeclarationErrors;
-use proofhouse_report::PlotError;
+use proofhouse_report::{PlotError, TableError};
 use proofhouse_runner::RunError;
 use proofhouse_schema::exit::Exit;
 #[cfg(feature = "index")]
@@ -71,6 +71,15 @@ pub enum CliError {
     /// A plot.
     #[error(transparent)]
     Plot(#[from] PlotError),
+    /// A document's tables.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Evidence that nothing may be rendered from.
+    #[error("the evidence in {path} is not whole: nothing is rendered from it", path = .path.display())]
+    NotWhole {
+        /// The evidence folder.
+        path: PathBuf,
+    },
     /// A file that is written.
     #[error("{path}: cannot be written", path = .path.display())]
     Write {
@@ -98,6 +107,7 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Write { .. } | Self::Plot(_) => Exit::WriteError,
+            Self::NotWhole { .. } => Exit::Failed,
             Self::Evidence(error) => of_evidence(error),
             Self::Run(error) => of_run(error),
             #[cfg(feature = "index")]
@@ -112,6 +122,7 @@ impl CliError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Evidence(error) => hint(error),
+            Self::NotWhole { .. } => Some(VERIFY),
             Self::Run(error) => hint_of_run(error),
             _ => None,
         }

@@ -12,6 +12,8 @@ mod markdown;
 mod order;
 mod plot;
 mod remarks;
+mod series;
+mod tables;
 mod tally;
 mod words;
 
@@ -19,6 +21,7 @@ pub use html::html;
 pub use junit::junit;
 pub use log::{LogTail, plain};
 pub use markdown::markdown;
-pub use plot::{PlotError, forest, intervals, matrix, scatter};
+pub use plot::{PlotError, forest, intervals, matrix, scatter, sizes, standings};
 pub use remarks::Remarks;
+pub use tables::{Filled, TableError, TableFault, difference, fill};
 pub use tally::{GateTally, Tally};

@@ -115,7 +115,7 @@ fn not_passed(out: &mut String, model: &ReportModel, remarks: &Remarks) -> std::
 }
 
 /// Text that cannot break out of a table cell or become markup.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

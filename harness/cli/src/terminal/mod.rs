@@ -1,5 +1,6 @@
 //! What a person sees: colors, tables, progress. The only place that prints, with `main`.
 
+mod orderings;
 mod problem;
 mod progress;
 mod summary;
@@ -11,7 +12,8 @@ use proofhouse_schema::verdict::{Speed, Verdict};
 
 use crate::arguments::ColorChoice;
 
-pub use problem::{announce, explain, explain_chain, of_chain};
+pub use orderings::{cells, gates};
+pub use problem::{announce, explain, explain_causes, explain_chain, of_chain};
 pub use progress::{Progress, Sink};
 pub use summary::summary;
 pub use table::Table;

@@ -28,6 +28,12 @@ pub fn explain_chain(error: &dyn std::error::Error, paint: Paint) {
     }
 }
 
+/// An error and its causes in one line.
+pub fn explain_causes(error: &dyn std::error::Error) -> String {
+    let parts: Vec<String> = std::iter::once(error.to_string()).chain(causes(error)).collect();
+    plain(&parts.join(": "))
+}
+
 /// The lines of a text, which may hold names that others chose.
 fn printable(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")

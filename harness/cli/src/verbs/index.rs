@@ -2,16 +2,14 @@
 
 use std::fs;
 
-use proofhouse_evidence::{Finding, FindingKind, Folder};
+use proofhouse_evidence::Folder;
 use proofhouse_report::plain;
 use proofhouse_store::{Store, StoreError};
 
+use super::gaps::{gaps, sentence};
 use crate::error::CliError;
 use crate::project::Project;
 use crate::terminal::tell;
-
-/// Names of one kind that a warning tells.
-const NAMED: usize = 3;
 
 /// The index with what is wrong with the evidence that it was made from.
 #[derive(Debug)]
@@ -56,32 +54,4 @@ pub fn indexed(project: &Project) -> Result<Indexed, CliError> {
         .map(|r| format!("{} ({})", plain(&r.file), plain(&r.source.to_string())));
     gaps.extend(sentence("left out, since what they hold is not evidence", refused.collect()));
     Ok(Indexed { store, gaps })
-}
-
-/// One sentence for each kind of finding: how many, and the first names.
-fn gaps(findings: &[Finding]) -> Vec<String> {
-    findings
-        .chunk_by(|a, b| a.kind == b.kind)
-        .filter_map(|of| {
-            let names = of.iter().map(|finding| plain(&finding.file)).collect();
-            sentence(words(of[0].kind), names)
-        })
-        .collect()
-}
-
-fn words(kind: FindingKind) -> &'static str {
-    match kind {
-        FindingKind::Missing => "missing, though a log names them",
-        FindingKind::Unlogged => "unlogged: no log names them, they were added by hand",
-        FindingKind::BrokenChain => "logs whose chain is broken",
-        FindingKind::Path => "odd: no writer makes such things",
-        other => other.as_str(),
-    }
-}
-
-fn sentence(what: &str, names: Vec<String>) -> Option<String> {
-    let count = names.len();
-    let first = names.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
-    let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
-    (count > 0).then(|| format!("{count} {what}: {first}{more}"))
 }

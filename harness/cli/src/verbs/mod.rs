@@ -5,15 +5,19 @@ mod archive;
 mod bench;
 mod bundle;
 mod calibrate;
+mod compare;
 #[cfg(feature = "index")]
 mod conclusion;
 mod doctor;
+mod gaps;
 mod import;
 #[cfg(feature = "index")]
 mod index;
 mod list;
+mod orderings;
 #[cfg(feature = "index")]
 mod query;
+mod render;
 #[cfg(feature = "index")]
 mod report;
 mod run;
@@ -70,6 +74,8 @@ pub fn dispatch(arguments: Arguments) -> Result<Exit, CliError> {
         Verb::Query(query) => query::query(&project()?, &common, &query),
         #[cfg(feature = "index")]
         Verb::Report(report) => report::report(&project()?, &common, &report),
+        Verb::Compare(asked) => compare::compare(&project()?, &common, &asked),
+        Verb::Render(asked) => render::render(&project()?, &common, &asked),
         Verb::Selftest(selftest) => selftest::selftest(&project()?, &common, &selftest),
         Verb::Calibrate(asked) => calibrate::calibrate(&project()?, &common, &asked),
         Verb::Schema(schema) => schema::schema(&project()?, &schema),

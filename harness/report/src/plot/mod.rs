@@ -6,13 +6,18 @@ mod intervals;
 mod matrix;
 mod palette;
 mod scatter;
+mod sizes;
+mod standings;
 
 pub use forest::forest;
 pub use intervals::intervals;
 pub use matrix::matrix;
 pub use scatter::scatter;
+pub use sizes::sizes;
+pub use standings::standings;
 
 pub(crate) use palette::inline;
+pub(crate) use sizes::longest;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -16,9 +16,21 @@ pub(super) const FIRST: RGBColor = RGBColor(0x2f, 0x62, 0xc9);
 pub(super) const SECOND: RGBColor = RGBColor(0xd2, 0x6a, 0x1b);
 pub(super) const THIRD: RGBColor = RGBColor(0x7b, 0x47, 0xb8);
 pub(super) const FOURTH: RGBColor = RGBColor(0x0f, 0x85, 0x8c);
+pub(super) const FIFTH: RGBColor = RGBColor(0xd6, 0x40, 0x8f);
+pub(super) const SIXTH: RGBColor = RGBColor(0x7a, 0x5c, 0x00);
+pub(super) const SEVENTH: RGBColor = RGBColor(0x55, 0x00, 0x66);
+
+/// Providers side by side, the candidate first. The first six stay apart under every common color blindness, on a light page
+/// and on a dark one; shapes and names beside the lines say the same again.
+const PROVIDERS: [RGBColor; 8] = [FIRST, SECOND, FOURTH, FIFTH, SIXTH, INK, SEVENTH, THIRD];
+
+/// The color of the provider with this number.
+pub(super) fn provider(number: usize) -> RGBColor {
+    PROVIDERS.get(number).copied().unwrap_or(QUIET)
+}
 
 /// Every color with the custom property that carries it.
-const PROPERTIES: [(RGBColor, &str); 12] = [
+const PROPERTIES: [(RGBColor, &str); 15] = [
     (INK, "ink"),
     (FAINT, "faint"),
     (GRID, "grid"),
@@ -31,6 +43,9 @@ const PROPERTIES: [(RGBColor, &str); 12] = [
     (SECOND, "second"),
     (THIRD, "third"),
     (FOURTH, "fourth"),
+    (FIFTH, "fifth"),
+    (SIXTH, "sixth"),
+    (SEVENTH, "seventh"),
 ];
 
 /// What plotters writes on every element, and the less that means the same; the font's family is on the root.
@@ -52,6 +67,19 @@ pub(crate) fn inline(svg: &str) -> String {
         text = text.replace(&long, &format!("var(--{name})"));
     }
     text
+}
+
+/// The page's own style, whose first rules give every custom property its light and its dark value.
+const STYLE: &str = include_str!("../html/style.css");
+
+/// The plot as a file of its own: with the custom properties of the page, light and dark, and a ground.
+pub(super) fn standalone(svg: &str) -> String {
+    let properties = STYLE.split("\n* {").next().unwrap_or_default();
+    let ground = "<rect width=\"100%\" height=\"100%\" fill=\"var(--page, #FFFFFF)\"/>";
+    match svg.split_once('>') {
+        Some((root, rest)) => format!("{root}>\n<style>{properties}</style>\n{ground}{rest}"),
+        None => svg.to_owned(),
+    }
 }
 
 /// The color of a place within a block.
@@ -186,6 +214,15 @@ mod tests {
         assert!(drawn.contains("d=\"M1 7h0m1 0h0\" fill=\"none\" stroke=\"red\""), "{drawn}");
         assert!(drawn.contains(&circle(3, 4)), "{drawn}");
         assert_eq!(drawn.matches("<path").count(), 1);
+    }
+
+    #[test]
+    fn a_file_of_its_own_has_every_property_light_and_dark() {
+        let svg = standalone("<svg width=\"1\">\n</svg>");
+        for (_, name) in PROPERTIES {
+            assert_eq!(svg.matches(&format!("--{name}: #")).count(), 2, "{name}");
+        }
+        assert!(svg.contains("prefers-color-scheme: dark") && svg.contains("var(--page"));
     }
 
     #[test]
