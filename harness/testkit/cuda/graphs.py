@@ -54,9 +54,11 @@ def stream_escape(case):
     result = torch.empty_like(parts.y)
 
     def run():
+        captured = capturing()
         with torch.cuda.stream(side):
             torch.cuda._sleep(ESCAPED_CYCLES)
-            result.copy_(parts.of(parts.x))
+            if not captured:  # beside a capture no memory may be taken
+                result.copy_(parts.of(parts.x))
             parts.y.copy_(result)
         idle()
 

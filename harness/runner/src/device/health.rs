@@ -30,6 +30,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Health {
     suspect: Cell<bool>,
     quarantine: RefCell<Option<String>>,
+    /// Whether it was told that processes on a device cannot be seen from here.
+    blind: Cell<bool>,
     /// The management library, opened on first need.
     nvml: OnceCell<Result<Nvml, String>>,
 }
@@ -64,6 +66,12 @@ impl Health {
                 return Some(Finding { code: "processes-unknown".to_owned(), detail });
             }
         };
+        if processes.is_empty() && !self.blind.replace(true) {
+            // Asked while workers of this run are there: a sandbox may hide even those.
+            context.send(Message::Warning(format!(
+                "no process is listed on {uuid}, not even this run's: a foreign one would not be seen"
+            )));
+        }
         let others: Vec<Process> =
             processes.into_iter().filter(|process| !is_ours(process.pid)).collect();
         let names: Vec<String> =
