@@ -7,8 +7,10 @@ import ctypes
 import gc
 import json
 import os
+import sys
 import types
 import unittest
+from unittest import mock
 
 import supervisor  # noqa: F401  (puts the baselines on the path)
 
@@ -381,6 +383,20 @@ class OverFakes(unittest.TestCase):
         measurement.take(asked("turn"))
         self.assertEqual(set(FakeStream.collects), {False})
         self.assertTrue(gc.isenabled())
+
+    def test_kernels_that_triton_loads_in_a_turn_count_as_modules(self):
+        hooks, late = [], []
+        runtime = types.SimpleNamespace(kernel_load_start_hook=types.SimpleNamespace(add=hooks.append))
+        triton = types.SimpleNamespace(knobs=types.SimpleNamespace(runtime=runtime))
+        prepared = Prepared(planted=lambda _index: late and late.pop()("module", "function", name="norm"))
+        with mock.patch.dict(sys.modules, triton=triton), mock.patch.object(timer_cuda, "_loads", timer_cuda._Loads()):
+            measurement = self.measuring(prepared, launch="eager")
+            measurement.take(asked("warm", launch="eager"))
+            self.assertEqual(measurement.take(asked("turn", launch="eager"))["modules"], [9, 9])
+            late.append(hooks[0])
+            self.assertEqual(measurement.take(asked("turn", launch="eager"))["modules"], [9, 10])
+            self.assertEqual(measurement.take(asked("turn", launch="eager"))["modules"], [10, 10])
+            self.assertEqual(len(hooks), 1)
 
     def test_a_long_text_is_asked_for_again_with_room(self):
         measurement = self.measuring(Prepared(), FakeTimer(padding=timer_cuda._TEXT_BYTES))
