@@ -226,6 +226,10 @@ fn the_self_test_finds_a_planted_fault_and_records_the_score_of_a_whole_one_only
     assert!(ended.out.contains("1 of 1 planted faults found, 0 false alarms"), "{}", ended.out);
     assert_eq!(project.evidence(), Vec::<String>::new(), "a part of a self-test is no score");
     assert_eq!(project.call(&["selftest", "--filter", "no-such-fault"]).code, 4);
+    let nowhere = ["selftest", "--device", "cuda", "--gpu", "GPU-that-is-not-here"];
+    let ended = project.call(&nowhere);
+    assert_eq!(ended.code, 104, "{}", ended.out);
+    assert!(ended.out.contains("nothing was planted: no cuda device"), "{}", ended.out);
 }
 
 #[test]

@@ -41,7 +41,6 @@ pub fn selftest(
         SelftestDevice::Cpu => DeviceKind::Cpu,
         SelftestDevice::Cuda => DeviceKind::Cuda,
     };
-    let fixture = fixture(project, device)?;
     let exploits = exploits(device, asked.filter.as_deref());
     if exploits.is_empty() {
         tell("no exploit has such a name; `proofhouse selftest` runs them all");
@@ -52,6 +51,7 @@ pub fn selftest(
         out(&format!("nothing was planted: {reason}\n"))?;
         return Ok(Exit::NotRun);
     }
+    let fixture = fixture(project, device)?;
     let options = SelftestOptions { run, fixture, catalog: project.catalog()? };
     let (events, received) = channel();
     let stop = Stop::new();

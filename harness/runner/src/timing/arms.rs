@@ -185,3 +185,52 @@ pub(super) fn samples(turns: &[TakenTurn], absent: &BTreeMap<ProviderId, String>
     }
     Samples { providers, rows, columns }
 }
+
+#[cfg(test)]
+mod tests {
+    use proofhouse_schema::device::{Reuse, Telemetry};
+
+    use super::*;
+
+    /// A turn of five samples of two milliseconds in which the runner saw twelve pass.
+    fn turn(scale: f64, reuse: Option<Reuse>) -> TakenTurn {
+        let elapsed_ns = vec![2e6 * scale; 5];
+        let measured = Measured {
+            case: "c".to_owned(),
+            phase: Phase::Turn,
+            block: 0,
+            position: 0,
+            calls: 10,
+            sets: 1,
+            timed: Nanos(elapsed_ns.iter().sum()),
+            elapsed_ns,
+            untimed: Nanos(0.0),
+            wall: Nanos(11e6),
+            modules: [5, 5],
+            invalid: Vec::new(),
+            enqueue_ns: Vec::new(),
+            telemetry: Telemetry::default(),
+            kernels: Vec::new(),
+            reuse,
+        };
+        let turn = Turn { measured, supervisor: Nanos(12e6), invalid: Vec::new() };
+        let provider = "fake".parse().unwrap();
+        TakenTurn { provider, replicate: 0, turn, published: false }
+    }
+
+    fn codes(taken: &TakenTurn) -> Vec<String> {
+        let arm = arm(&taken.provider, 0, &[taken], &[]);
+        arm.invalid.into_iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn samples_of_a_device_that_are_too_small_for_the_time_that_passed_are_distrusted() {
+        let same = Some(Reuse::Same);
+        assert!(codes(&turn(1.0, same)).is_empty());
+        assert!(codes(&turn(0.5, same)).is_empty(), "the timer's own work may take as long");
+        assert_eq!(codes(&turn(0.1, same)), ["clock-disagrees"]);
+        assert!(codes(&turn(0.1, None)).is_empty(), "the host's account is the judge's");
+        let published = TakenTurn { published: true, ..turn(0.1, same) };
+        assert!(codes(&published).is_empty(), "publishing takes time for a good reason");
+    }
+}
