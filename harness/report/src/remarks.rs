@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::evidence::Attempt;
+use proofhouse_schema::ordering::GateOrdering;
 use proofhouse_schema::report::CellRow;
 
 use crate::log::LogTail;
@@ -15,6 +16,8 @@ pub struct Remarks {
     pub gaps: Vec<String>,
     /// The processes of cells that did not pass, by the cell's evidence.
     pub attempts: BTreeMap<Digest, Vec<Attempt>>,
+    /// The providers of its timed cells in order.
+    pub orderings: Vec<GateOrdering>,
 }
 
 impl Remarks {

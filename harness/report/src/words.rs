@@ -36,6 +36,11 @@ pub(crate) fn time(ns: f64) -> String {
     Nanos(ns).to_string()
 }
 
+/// Things in a row.
+pub(crate) fn row<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// A command as one types it.
 pub(crate) fn command(argv: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);

@@ -141,7 +141,11 @@ fn remarks(model: &ReportModel) -> Remarks {
         orphans: 0,
     };
     let attempts = model.cells.iter().map(|c| (c.evidence.clone(), vec![attempt.clone()]));
-    Remarks { gaps: vec!["2 missing: a.json, <b>.json".to_owned()], attempts: attempts.collect() }
+    Remarks {
+        gaps: vec!["2 missing: a.json, <b>.json".to_owned()],
+        attempts: attempts.collect(),
+        ..Remarks::default()
+    }
 }
 
 #[test]

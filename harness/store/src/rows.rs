@@ -106,6 +106,19 @@ impl Store {
         found.first().ok_or_else(unknown)?.cell()
     }
 
+    /// The whole records with these digests, by the digest. One that is not there is left out.
+    ///
+    /// # Errors
+    /// [`StoreError::BadBody`], [`StoreError::Database`].
+    pub fn cells(&self, digests: &[Digest]) -> Result<BTreeMap<Digest, CellRecord>, StoreError> {
+        let mut cells = BTreeMap::new();
+        for found in self.select(Selection::Records(digests))? {
+            let digest = Digest::parse(&found.digest).map_err(bad(&found.digest))?;
+            cells.insert(digest, found.cell()?);
+        }
+        Ok(cells)
+    }
+
     /// The processes that took part in these records, by the record. One that is not there has none.
     ///
     /// # Errors
@@ -114,12 +127,8 @@ impl Store {
         &self,
         digests: &[Digest],
     ) -> Result<BTreeMap<Digest, Vec<Attempt>>, StoreError> {
-        let mut attempts = BTreeMap::new();
-        for found in self.select(Selection::Records(digests))? {
-            let digest = Digest::parse(&found.digest).map_err(bad(&found.digest))?;
-            attempts.insert(digest, found.cell()?.attempts);
-        }
-        Ok(attempts)
+        let cells = self.cells(digests)?.into_iter();
+        Ok(cells.map(|(digest, cell)| (digest, cell.attempts)).collect())
     }
 
     fn select(&self, selection: Selection<'_>) -> Result<Vec<Found>, StoreError> {

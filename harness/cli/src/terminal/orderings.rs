@@ -1,9 +1,8 @@
 //! Providers in order, as a person reads them.
 
-use proofhouse_report::plain;
+use proofhouse_report::{crossover_sentence, flip_sentence, plain};
 use proofhouse_schema::ordering::{
-    CellOrdering, Crossover, CrossoverTurn, Flip, GateOrdering, OverallOrdering, Pair, Ranking,
-    Standing, UnrankedCell,
+    CellOrdering, Crossover, GateOrdering, OverallOrdering, Pair, Ranking, Standing, UnrankedCell,
 };
 use proofhouse_schema::real::Real;
 use proofhouse_schema::units::Nanos;
@@ -48,12 +47,20 @@ pub fn gates(gate: &GateOrdering, paint: Paint) -> String {
             plain(why)
         ));
     }
-    gate.flips.iter().for_each(|flip| text.push_str(&flipped(flip)));
+    for flip in &gate.flips {
+        text.push_str(&format!("  flips in {}\n", flip_sentence(flip)));
+    }
     let own = |crossover: &&Crossover| {
         !crossover.turns.is_empty()
             || [&crossover.left, &crossover.right].contains(&&gate.candidate)
     };
-    gate.crossovers.iter().filter(own).for_each(|crossover| text.push_str(&crossed(crossover)));
+    for crossover in gate.crossovers.iter().filter(own) {
+        text.push_str(&format!(
+            "  {}
+",
+            crossover_sentence(crossover)
+        ));
+    }
     gate.unranked.iter().for_each(|cell| text.push_str(&not_ranked(cell, paint)));
     text.push('\n');
     text
@@ -196,43 +203,6 @@ fn overall_table(gate: &GateOrdering, overall: &OverallOrdering, paint: Paint) -
 
 fn is_called(pair: &Pair) -> bool {
     matches!(pair.comparison.speed, Speed::Win | Speed::Loss | Speed::Lead | Speed::Trail)
-}
-
-fn flipped(flip: &Flip) -> String {
-    format!(
-        "  flips in {}: {} is {:.3}x as fast as {}, which is ahead over the gate\n",
-        plain(&flip.cell),
-        flip.faster,
-        flip.ratio.0,
-        flip.slower
-    )
-}
-
-fn crossed(crossover: &Crossover) -> String {
-    let Crossover { dimension, held, left, right, points, turns, .. } = crossover;
-    let held = plain(held);
-    if turns.is_empty() {
-        let extents: Vec<String> = points.iter().map(|point| point.extent.to_string()).collect();
-        return format!(
-            "  along {dimension} ({held}): undecided between {left} and {right} over {}\n",
-            extents.join(", ")
-        );
-    }
-    let verb = if crossover.exploratory { "leads" } else { "wins" };
-    let turns: Vec<String> = turns.iter().map(|turn| turned(turn, dimension, verb)).collect();
-    format!("  along {dimension} ({held}): {}\n", turns.join("; "))
-}
-
-fn turned(turn: &CrossoverTurn, dimension: &str, verb: &str) -> String {
-    let between: Vec<String> = turn.undecided.iter().map(u64::to_string).collect();
-    let between = match between.is_empty() {
-        true => String::new(),
-        false => format!(", undecided at {}", between.join(", ")),
-    };
-    let CrossoverTurn { before, until, after, from, .. } = turn;
-    format!(
-        "{before} {verb} up to {dimension}={until}, {after} from {dimension}={from} on{between}"
-    )
 }
 
 fn not_ranked(cell: &UnrankedCell, paint: Paint) -> String {

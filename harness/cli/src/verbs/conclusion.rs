@@ -28,7 +28,7 @@ pub fn show(
     let records: Vec<Digest> = outcome.verdicts.iter().map(|v| v.evidence.clone()).collect();
     let model = store.report(Rows::Records(&records), heading(title))?;
     let base = project.reports.join(format!("run-{}", asked.profile));
-    let remarks = remarks(&store, &model, gaps)?;
+    let remarks = remarks(project, &store, &model, gaps)?;
     let paths = write(&model, &remarks, &base)?;
     if asked.format == Output::Human {
         out(&format!("\n{}", summary(&model, &remarks, Paint::stdout(common.color))))?;

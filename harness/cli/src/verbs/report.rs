@@ -3,15 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use proofhouse_evidence::{now, utc_rfc3339};
+use proofhouse_evidence::{Folder, now, utc_rfc3339};
+use proofhouse_gate::orderings::Orderings;
 use proofhouse_report::{Remarks, html, junit, markdown};
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::exit::Exit;
+use proofhouse_schema::gate::GateKind;
+use proofhouse_schema::ordering::GateOrdering;
 use proofhouse_schema::report::ReportModel;
 use proofhouse_schema::verdict::Verdict;
 use proofhouse_store::{Heading, Selection, Store};
 
 use super::index::{Indexed, indexed};
+use super::orderings::add;
 use super::{TOOL, out};
 use crate::arguments::{Common, ReportArguments};
 use crate::error::CliError;
@@ -35,21 +39,47 @@ pub fn report(
         return Ok(Exit::NothingSelected);
     }
     let base = asked.output.clone().unwrap_or_else(|| project.reports.join("report"));
-    let remarks = remarks(&store, &model, gaps)?;
+    let remarks = remarks(project, &store, &model, gaps)?;
     for path in write(&model, &remarks, &base)? {
         out(&format!("{}\n", project.shown(&path)))?;
     }
     Ok(if remarks.gaps.is_empty() { Exit::Passed } else { Exit::Failed })
 }
 
-/// What a report says besides its rows: what is wrong with the evidence, and the processes of what did not pass.
+/// What a report says besides its rows: what is wrong with the evidence, the processes of what did not pass, and the
+/// providers of timed cells in order.
 ///
 /// # Errors
 /// When the index cannot be read.
-pub fn remarks(store: &Store, model: &ReportModel, gaps: Vec<String>) -> Result<Remarks, CliError> {
+pub fn remarks(
+    project: &Project,
+    store: &Store,
+    model: &ReportModel,
+    gaps: Vec<String>,
+) -> Result<Remarks, CliError> {
     let open = model.cells.iter().filter(|cell| cell.verdict != Verdict::Pass);
     let digests: Vec<Digest> = open.map(|cell| cell.evidence.clone()).collect();
-    Ok(Remarks { gaps, attempts: store.attempts(&digests)? })
+    Ok(Remarks {
+        gaps,
+        attempts: store.attempts(&digests)?,
+        orderings: orderings(project, store, model)?,
+    })
+}
+
+/// The providers of a report's timed cells in order.
+fn orderings(
+    project: &Project,
+    store: &Store,
+    model: &ReportModel,
+) -> Result<Vec<GateOrdering>, CliError> {
+    let timed = model.cells.iter().filter(|cell| cell.kind == GateKind::Baseline);
+    let digests: Vec<Digest> = timed.map(|cell| cell.evidence.clone()).collect();
+    let folder = Folder::new(&project.evidence);
+    let mut orderings = Orderings::default();
+    for (digest, cell) in store.cells(&digests)? {
+        add(&mut orderings, &folder, &digest, &cell, model.sessions.get(&cell.session));
+    }
+    Ok(orderings.finish())
 }
 
 /// What a report says besides its rows.

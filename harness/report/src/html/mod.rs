@@ -1,6 +1,7 @@
 //! The report as one HTML file: no network, no dependency, readable at phone width, in print, dark and light.
 
 mod cells;
+mod orderings;
 mod sessions;
 mod speed;
 
@@ -28,7 +29,7 @@ const FILTER: &str = include_str!("filter.js");
 /// [`PlotError`] when a plot cannot be drawn.
 pub fn html(model: &ReportModel, remarks: &Remarks) -> Result<String, PlotError> {
     let matrices = matrices(model)?;
-    let speed = speed::section(model)?;
+    let speed = speed::section(model, remarks)?;
     let markup = page! {
         (DOCTYPE)
         html lang="en" {

@@ -4,16 +4,19 @@ use maud::{Markup, PreEscaped, html as page};
 use proofhouse_schema::gate::GateKind;
 use proofhouse_schema::report::{CellRow, ReportModel};
 
-use super::{SHOWN, by_operator, cells, word};
+use super::{SHOWN, by_operator, cells, orderings, word};
 use crate::plot::{self, PlotError};
+use crate::remarks::Remarks;
 use crate::words;
 
-pub(super) fn section(model: &ReportModel) -> Result<Markup, PlotError> {
+pub(super) fn section(model: &ReportModel, remarks: &Remarks) -> Result<Markup, PlotError> {
     let mut operators = Vec::new();
     for (operator, cells) in by_operator(model, GateKind::Baseline) {
         let forest = plot::forest(&operator, &cells)?;
         let details = cells.iter().map(|c| cell(c)).collect::<Result<Vec<_>, _>>()?;
-        operators.push((operator, forest, details));
+        let orders = remarks.orderings.iter().filter(|gate| gate.operator.as_str() == operator);
+        let orders = orders.map(orderings::gate).collect::<Result<Vec<_>, _>>()?;
+        operators.push((operator, forest, orders, details));
     }
     Ok(page! {
         section #speed {
@@ -22,9 +25,10 @@ pub(super) fn section(model: &ReportModel) -> Result<Markup, PlotError> {
                 "Each line: baseline time over candidate time with its 95 % interval, paired within blocks. The gray band is the margin: "
                 "an interval inside it is a tie. One replicate can only say lead, even or trail; win, parity and loss need three fresh processes."
             }
-            @for (operator, forest, details) in &operators {
+            @for (operator, forest, orders, details) in &operators {
                 h3 { (operator) }
                 div.plot.wide tabindex="0" role="region" aria-label={ "ratios of " (operator) } { (PreEscaped(plot::inline(forest))) }
+                @for order in orders { (order) }
                 (folded(details))
             }
             @if operators.is_empty() { p { "No timed cell." } }

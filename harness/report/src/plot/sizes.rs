@@ -18,6 +18,8 @@ const TOP: i32 = 36;
 const BOTTOM: i32 = 46;
 /// Least distance of two names at the right end.
 const APART: i32 = 15;
+/// How far below the least time the memory floor is shown, as a logarithm.
+const FLOOR_ROOM: f64 = 0.7;
 /// Panels side by side.
 const COLUMNS: i32 = 2;
 /// Panels that one picture holds at most, the longest first.
@@ -111,15 +113,18 @@ impl<'a> Panel<'a> {
             Line { id, color: provider(number), number, points: points.collect() }
         };
         let lines: Vec<Line<'_>> = colored(gate).into_iter().enumerate().map(line).collect();
-        let floors = series.cells.iter().filter_map(|(_, cell)| cell.memory_floor_ns);
-        let shown =
-            lines.iter().flat_map(|l| &l.points).flat_map(|(_, s)| [s.p10_ns.0, s.p90_ns.0]);
-        let logs = shown.chain(floors.map(|floor| floor.0)).filter(|t| *t > 0.0).map(f64::ln);
+        let shown = lines.iter().flat_map(|l| &l.points);
+        let shown = shown.flat_map(|(_, s)| [s.p10_ns.0, s.p90_ns.0]).filter(|t| *t > 0.0);
+        let times: Vec<f64> = shown.map(f64::ln).collect();
+        // A floor far below every time would press the lines together.
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min) - FLOOR_ROOM;
+        let floors = series.cells.iter().filter_map(|(_, cell)| Some(cell.memory_floor_ns?.0.ln()));
+        let logs = times.iter().copied().chain(floors.map(|floor| floor.max(least)));
         let names = lines.iter().map(|line| line.id.as_str()).chain(["memory floor"]);
         Self {
             right: PANEL.0 - widest(names, 12, 60) - 22,
             extents: spread(series.cells.iter().map(|(e, _)| (*e as f64).max(0.5).ln()), 0.04),
-            times: spread(logs, 0.06),
+            times: spread(logs, 0.04),
             series,
             lines,
             at,
@@ -178,14 +183,28 @@ impl<'a> Panel<'a> {
     }
 
     fn floor(&self, area: &Area<'_>) -> Drawn {
-        let points: Vec<(i32, i32)> = self.floors().collect();
+        let points: Vec<(i32, i32)> = self.floors();
         area.draw(&DashedPathElement::new(points, 5, 4, FAINT.stroke_width(1)))
     }
 
-    fn floors(&self) -> impl Iterator<Item = (i32, i32)> {
-        self.series.cells.iter().filter_map(|(extent, cell)| {
-            Some(self.point((*extent as f64).max(0.5).ln(), cell.memory_floor_ns?.0))
-        })
+    /// The memory floor where it is above the frame's lower end, from the point on at which it comes in.
+    fn floors(&self) -> Vec<(i32, i32)> {
+        let all = self.series.cells.iter().filter_map(|(extent, cell)| {
+            Some(((*extent as f64).max(0.5).ln(), cell.memory_floor_ns?.0.ln()))
+        });
+        let mut points = Vec::new();
+        let mut before: Option<(f64, f64)> = None;
+        for (x, floor) in all.filter(|(_, floor)| floor.is_finite()) {
+            if floor >= self.times.0 {
+                if let Some((x0, floor0)) = before.filter(|(_, floor0)| *floor0 < self.times.0) {
+                    let share = (self.times.0 - floor0) / (floor - floor0);
+                    points.push((self.x(x0 + share * (x - x0)), self.y(self.times.0)));
+                }
+                points.push((self.x(x), self.y(floor)));
+            }
+            before = Some((x, floor));
+        }
+        points
     }
 
     fn line(&self, area: &Area<'_>, line: &Line<'_>) -> Drawn {
@@ -209,7 +228,7 @@ impl<'a> Panel<'a> {
                 ends.push((end, line.id.as_str(), line.color, Some(line.number)));
             }
         }
-        ends.extend(self.floors().last().map(|end| (end, "memory floor", FAINT, None)));
+        ends.extend(self.floors().last().map(|end| (*end, "memory floor", FAINT, None)));
         ends.sort_by_key(|((_, y), ..)| *y);
         let wanted: Vec<i32> = ends.iter().map(|((_, y), ..)| *y).collect();
         let limits = (self.at.1 + TOP, self.at.1 + PANEL.1 - BOTTOM + 10);

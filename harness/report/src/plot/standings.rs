@@ -11,8 +11,9 @@ use super::{Area, PlotError, draw, font, widest, width};
 
 const ROW: i32 = 22;
 const HEAD: i32 = 84;
+const GAP: i32 = 6;
 /// How many times as long gets the deepest color.
-const DEEPEST: f64 = 8.0;
+const DEEPEST: f64 = 6.0;
 
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
@@ -34,7 +35,7 @@ pub fn standings(gate: &GateOrdering) -> Result<Option<String>, PlotError> {
     let column = widest(ids.iter().map(|id| id.as_str()), 12, 62) + 16;
     let size = (
         (left + column * ids.len() as i32 + 12).max(620) as u32,
-        (HEAD + ROW * rows.len() as i32 + 12) as u32,
+        (HEAD + ROW * rows.len() as i32 + GAP + 12) as u32,
     );
     let what = format!("{}: time over the first's, by cell and provider", gate.gate);
     let svg = draw(&what, &what, size, |area| {
@@ -45,7 +46,9 @@ pub fn standings(gate: &GateOrdering) -> Result<Option<String>, PlotError> {
             area.draw(&Text::new(id.to_string(), (x, HEAD - 20), font(12, color)))?;
         }
         for (line, (text, ranking)) in rows.iter().enumerate() {
-            let y = HEAD + ROW * line as i32;
+            // The mean stands apart from the cells.
+            let below = if gate.overall.is_some() && line > 0 { GAP } else { 0 };
+            let y = HEAD + ROW * line as i32 + below;
             area.draw(&Text::new(text.clone(), (10, y + 4), font(12, INK)))?;
             for (at, id) in ids.iter().enumerate() {
                 let frame = [
@@ -88,7 +91,7 @@ fn square(area: &Area<'_>, frame: [(i32, i32); 2], ranking: &Ranking, id: &Provi
         return area.draw(&Text::new("–".to_owned(), at, font(12, FAINT)));
     };
     let ratio = over_first(standing);
-    area.draw(&Rectangle::new(frame, SECOND.mix(depth(ratio)).filled()))?;
+    area.draw(&Rectangle::new(frame, SECOND.mix(0.55 * depth(ratio)).filled()))?;
     let best = standing.rank == 1;
     let edge = if best { FIRST.stroke_width(2) } else { GRID.stroke_width(1) };
     area.draw(&Rectangle::new(frame, edge))?;
@@ -113,9 +116,14 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// From nothing at the first to the deepest color.
+/// From 0 at the first to 1 at the deepest color.
 fn depth(ratio: f64) -> f64 {
-    0.55 * (ratio.max(1.0).ln() / DEEPEST.ln()).clamp(0.0, 1.0)
+    (ratio.max(1.0).ln() / DEEPEST.ln()).clamp(0.0, 1.0)
+}
+
+/// The step of a color in a page, from 0 to 5.
+pub(crate) fn shade(ratio: f64) -> u8 {
+    (5.0 * depth(ratio)).ceil() as u8
 }
 
 #[cfg(test)]
@@ -126,7 +134,8 @@ mod tests {
     fn the_first_has_no_color_and_the_slow_ones_all_of_it() {
         assert_eq!((depth(1.0), depth(0.9)), (0.0, 0.0));
         assert!(depth(1.2) > 0.0 && depth(1.2) < depth(2.0));
-        assert_eq!((depth(8.0), depth(900.0)), (0.55, 0.55));
+        assert_eq!((depth(6.0), depth(900.0)), (1.0, 1.0));
+        assert_eq!([1.0, 1.01, 2.0, 6.0, 900.0].map(shade), [0, 1, 2, 5, 5]);
     }
 
     #[test]
