@@ -340,13 +340,24 @@ pub struct RenderArguments {
     Cuda,
 }
 
+/// Kinds of gates in which faults are planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SelftestKind {
+    /// Outputs against the oracle.
+    Correctness,
+    /// Calls in a device graph.
+    Graph,
+    /// Times.
+    Baseline,
+}
+
 /// What `selftest` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   proofhouse selftest --filter memo
   proofhouse selftest --device cuda                      on a host with a GPU and PyTorch
-  proofhouse selftest --device cuda --filter baseline    only exploits of one kind of gate")]
+  proofhouse selftest --device cuda --kind baseline      a part, which is recorded, too")]
 pub struct SelftestArguments {
     /// Where faults are planted
     #[arg(long, value_enum, default_value_t = SelftestDevice::Cpu)]
@@ -354,7 +365,10 @@ pub struct SelftestArguments {
     /// The GPU, by UUID, where there are several
     #[arg(long, value_name = "UUID")]
     pub gpu: Option<String>,
-    /// Only exploits whose name, or whose kind of gate, holds this
+    /// Only exploits that gates of one kind must see
+    #[arg(long, value_enum)]
+    pub kind: Option<SelftestKind>,
+    /// Only exploits whose name holds this; then no record is written
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
     /// Pack the evidence into one file at the end, for `import` on another machine

@@ -14,13 +14,16 @@ use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{ExploitResult, QualificationScore, Record, SelftestRecord};
 use proofhouse_schema::exit::Exit;
+use proofhouse_schema::gate::GateKind;
 use proofhouse_schema::provider::Environment;
 use proofhouse_schema::verdict::Verdict;
 use proofhouse_testkit::{CUDA_DEFECTS, DEFECTS};
 
 use super::run::options;
 use super::{TOOL, archive, out, quick_arguments};
-use crate::arguments::{Common, DeviceWord, RunArguments, SelftestArguments, SelftestDevice};
+use crate::arguments::{
+    Common, DeviceWord, RunArguments, SelftestArguments, SelftestDevice, SelftestKind,
+};
 use crate::error::CliError;
 use crate::project::{Project, binaries, names};
 use crate::terminal::{Paint, Table, tell};
@@ -41,7 +44,7 @@ pub fn selftest(
         SelftestDevice::Cpu => DeviceKind::Cpu,
         SelftestDevice::Cuda => DeviceKind::Cuda,
     };
-    let exploits = exploits(device, asked.filter.as_deref());
+    let exploits = exploits(device, asked);
     if exploits.is_empty() {
         tell("no exploit has such a name; `proofhouse selftest` runs them all");
         return Ok(Exit::NothingSelected);
@@ -148,18 +151,21 @@ fn fixture(project: &Project, device: DeviceKind) -> Result<Fixture, CliError> {
     Ok(fixture)
 }
 
-fn exploits(device: DeviceKind, filter: Option<&str>) -> Vec<Exploit> {
+fn exploits(device: DeviceKind, asked: &SelftestArguments) -> Vec<Exploit> {
+    let kind = asked.kind.map(|kind| match kind {
+        SelftestKind::Correctness => GateKind::Correctness,
+        SelftestKind::Graph => GateKind::Graph,
+        SelftestKind::Baseline => GateKind::Baseline,
+    });
+    let filter = asked.filter.as_deref();
     let table = match device {
         DeviceKind::Cpu => DEFECTS,
         DeviceKind::Cuda => CUDA_DEFECTS,
     };
     table
         .iter()
-        .filter(|defect| {
-            filter.is_none_or(|text| {
-                defect.name.contains(text) || defect.kind.to_string().contains(text)
-            })
-        })
+        .filter(|defect| filter.is_none_or(|text| defect.name.contains(text)))
+        .filter(|defect| kind.is_none_or(|kind| defect.kind == kind))
         .map(|defect| Exploit {
             name: defect.name.to_owned(),
             pitfall: defect.pitfall.to_owned(),
