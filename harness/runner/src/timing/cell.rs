@@ -87,8 +87,8 @@ impl Round<'_> {
             let warmed = self.bind(case, state, party).await;
             self.settle(state, party, warmed).await?;
         }
-        if state.turns.iter().any(|taken| taken.replicate == self.replicate && is_spoiled(taken)) {
-            // Without a warm-up that can be trusted there is no turn; the findings are in the record.
+        if self.leave_out_spoiled(state) {
+            // The candidate has no turn; what was found is in the record.
             return Ok(());
         }
         let taking: Vec<usize> =
@@ -128,6 +128,22 @@ impl Round<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Without a warm-up that can be trusted there are no turns: baselines take no part then. True when it is the
+    /// candidate's.
+    fn leave_out_spoiled(&self, state: &mut CellState) -> bool {
+        let mut own = false;
+        let warm = state.turns.iter().filter(|taken| taken.replicate == self.replicate);
+        let spoiled: Vec<_> = warm.filter_map(|t| Some((t.provider.clone(), spoiled(t)?))).collect();
+        for (provider, why) in spoiled {
+            if provider == *self.candidate {
+                own = true;
+            } else {
+                state.absent.insert(provider, why);
+            }
+        }
+        own
     }
 
     /// Replayed kernels of which none is one that `provider.toml` promises are a silent fallback (P40).
@@ -365,12 +381,12 @@ impl Round<'_> {
     }
 }
 
-/// Whether a warm-up gave no samples, and why is known.
-fn is_spoiled(taken: &TakenTurn) -> bool {
+/// Why a warm-up gave no samples, where it gave none.
+fn spoiled(taken: &TakenTurn) -> Option<String> {
     let measured = &taken.turn.measured;
-    measured.phase == Phase::Warm
-        && measured.elapsed_ns.is_empty()
-        && !taken.turn.invalid.is_empty()
+    let first = taken.turn.invalid.first()?;
+    let nothing = measured.phase == Phase::Warm && measured.elapsed_ns.is_empty();
+    nothing.then(|| format!("its warm-up cannot be trusted: {}: {}", first.code, first.detail))
 }
 
 /// Contents from here on are run in the check for remembered results.
