@@ -286,9 +286,6 @@ pub struct ReportArguments {
     pub output: Option<PathBuf>,
 }
 
-/// Where faults are planted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SelftestDevice {
 /// What `compare` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -334,6 +331,9 @@ pub struct RenderArguments {
     pub check: bool,
 }
 
+/// Where faults are planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SelftestDevice {
     /// The host's processor.
     Cpu,
     /// An NVIDIA GPU, which must be here.
