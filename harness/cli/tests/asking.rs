@@ -123,6 +123,8 @@ fn every_verb_explains_itself() {
         "verify",
         "query",
         "report",
+        "compare",
+        "render",
         "selftest",
         "schema",
         "bench",

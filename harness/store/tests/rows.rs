@@ -383,3 +383,20 @@ fn a_history_is_one_scope_and_mixed_ones_must_be_named() {
     let nothing = store.history(&gate(), "no such cell", &cpu(), None).unwrap();
     assert!(nothing.points.is_empty());
 }
+
+#[test]
+fn whole_records_come_by_their_digests_and_unknown_ones_are_left_out() {
+    let session = synthetic::session().unwrap();
+    let mut given = Given::default();
+    given.add(Record::Session(Box::new(session.clone())));
+    let (one, two) = (given.timed(0, &session, |_| {}), given.timed(1, &session, |_| {}));
+    let mut store = Store::in_memory().unwrap();
+    store.ingest(&given).unwrap();
+    let unknown = Digest::of(b"unknown");
+    let found = store.cells(&[one.clone(), unknown, two.clone()]).unwrap();
+    assert_eq!(found.keys().collect::<std::collections::BTreeSet<_>>(), [&one, &two].into());
+    for (digest, cell) in found {
+        assert_eq!(canonical::digest(&Record::Cell(Box::new(cell))).unwrap(), digest);
+    }
+    assert!(store.cells(&[]).unwrap().is_empty());
+}

@@ -10,6 +10,9 @@ use crate::sentences::{crossover_sentence, flip_sentence};
 /// Sentences of one kind that are shown; `proofhouse compare` has all of them.
 const TOLD: usize = 12;
 
+/// Providers whose table has room beside the plot.
+const BESIDE: usize = 4;
+
 /// The part of one gate.
 pub(super) fn gate(gate: &GateOrdering) -> Result<Markup, PlotError> {
     let times = plot::longest(gate)?;
@@ -21,7 +24,7 @@ pub(super) fn gate(gate: &GateOrdering) -> Result<Markup, PlotError> {
                 @if ids.is_empty() {
                     p { "No cell of this gate could be ranked." }
                 } @else {
-                    div.side {
+                    div class=(if ids.len() > BESIDE { "" } else { "side" }) {
                         @if let Some(svg) = &times {
                             div { h4 { "Time per call" } div.plot { (PreEscaped(plot::inline(svg))) } }
                         }
@@ -72,7 +75,7 @@ fn sentences(gate: &GateOrdering) -> Markup {
         (listed("The order turns", &called))
         (listed("Other than over the gate", &flips))
         @if !gate.unranked.is_empty() {
-            p { (gate.unranked.len()) " cells could not be ranked; the table of " a href="#cells" { "all cells" } " says why." }
+            p { (gate.unranked.len()) (if gate.unranked.len() == 1 { " cell" } else { " cells" }) " could not be ranked; the table of " a href="#cells" { "all cells" } " says why." }
         }
     }
 }

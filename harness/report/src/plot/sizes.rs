@@ -221,7 +221,7 @@ impl<'a> Panel<'a> {
 
     /// Names at the right end, moved apart where lines end close to one another.
     fn names(&self, area: &Area<'_>) -> Drawn {
-        let mut ends: Vec<((i32, i32), &str, RGBColor, Option<usize>)> = Vec::new();
+        let mut ends: Vec<End<'_>> = Vec::new();
         for line in &self.lines {
             if let Some((x, time)) = line.points.last() {
                 let end = self.point(*x, time.p50_ns.0);
@@ -246,6 +246,9 @@ impl<'a> Panel<'a> {
         Ok(())
     }
 }
+
+/// Where a line ends, its name, its color, and whose mark it has.
+type End<'a> = ((i32, i32), &'a str, RGBColor, Option<usize>);
 
 /// The mark of the provider with this number.
 fn shape(area: &Area<'_>, number: usize, at: (i32, i32), color: RGBColor) -> Drawn {
