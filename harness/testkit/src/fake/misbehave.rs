@@ -34,8 +34,6 @@ pub(crate) fn before_connecting(defect: &str) {
 pub(crate) fn at_check(defect: &str) {
     match defect {
         "hang" | "hang-ignoring-sigterm" | "hung-kernel" => hang(),
-        // A worker whose device is lost says nothing more.
-        "illegal-access" | "device-assert" => std::process::exit(70),
         "segfault" => die(Signal::SEGV),
         "abort" => std::process::abort(),
         "oom" => eat(),

@@ -176,6 +176,8 @@ impl Fake {
             "wrong-case" => self.send(seq, Reply::Checked { case: "another".to_owned() }),
             "unexpected-verb" => self.send(seq, Reply::Bye),
             "exit-before-bye" => std::process::exit(0),
+            // A worker whose device is lost says nothing more.
+            "illegal-access" | "device-assert" => std::process::exit(70),
             _ => self.send(seq, reply),
         }
     }
