@@ -211,6 +211,9 @@ pub struct RunArguments {
     /// Draw no report at the end
     #[arg(long)]
     pub no_report: bool,
+    /// Write every request and its time as trace events, for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// The seed that orders and samples are drawn from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -379,15 +382,41 @@ pub struct SelftestArguments {
     pub no_record: bool,
 }
 
+/// Whose provider is calibrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CalibrateDevice {
+    /// The host's processor's: `cpu`.
+    Cpu,
+    /// The GPU's: `cuda`.
+    Cuda,
+}
+
 /// What `calibrate` takes.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  proofhouse calibrate                                       the cpu provider, 400 comparisons of each kind
+  proofhouse calibrate --device cuda --filter rows=8192 --planted 0.02
+  proofhouse calibrate --device cuda --planted 0             equal twins alone")]
 pub struct CalibrateArguments {
     /// Comparisons of each kind, at least
     #[arg(long, default_value_t = 400, value_name = "N")]
     pub comparisons: u16,
-    /// How much slower one twin is made, as a fraction
+    /// How much slower one twin is made, as a fraction; 0: compare with the equal twin alone
     #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
     pub planted: f64,
+    /// Whose provider: the host's processor's, or the GPU's
+    #[arg(long, value_enum, default_value_t = CalibrateDevice::Cpu)]
+    pub device: CalibrateDevice,
+    /// Take cells of which all these texts begin a word of `GATE.calibration CELL`
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Vec<String>,
+    /// Pack the evidence into one file at the end, for `import` on another machine
+    #[arg(long, value_name = "FILE")]
+    pub result: Option<PathBuf>,
+    /// Write every request and its time as trace events, for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// How much is measured
     #[arg(long, default_value = "calibration")]
     pub profile: ProfileId,

@@ -6,6 +6,7 @@
 use std::sync::mpsc::Sender;
 
 use proofhouse_gate::stats::{StatsError, binomial_interval, median};
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{CalibrationLine, CalibrationRate, SessionRecord};
 use proofhouse_schema::gate::{Cell, GateKind, Inputs, Level, ResolvedGate};
@@ -27,8 +28,8 @@ use crate::provider::ProviderHome;
 const TWIN: &str = "twin";
 /// The id of the twin that is slower.
 const SLOWED: &str = "slowed";
-/// Cells with more elements than this take too long to be compared hundreds of times.
-const LARGEST: u64 = 1 << 20;
+/// Times of a call between which rates are counted apart on a device, in nanoseconds.
+const CLASSES: [f64; 4] = [0.0, 5e3, 20e3, f64::INFINITY];
 
 /// What a calibration needs.
 #[derive(Debug, Clone)]
@@ -39,8 +40,10 @@ pub struct CalibrationOptions {
     pub provider: ProviderId,
     /// Comparisons of each kind, at least.
     pub comparisons: usize,
-    /// How much slower the second twin is, as a fraction.
+    /// How much slower the second twin is, as a fraction; 0: there is no second twin.
     pub planted: f64,
+    /// The device that the provider runs on.
+    pub device: DeviceKind,
 }
 
 /// What a calibration found.
@@ -69,11 +72,14 @@ pub fn calibrate(
     events: &Sender<Event>,
 ) -> Result<CalibrationFindings, RunError> {
     let bad = |error: IdError| setup("name the calibration's gates", error);
-    let twins = [(TWIN, 0.0), (SLOWED, options.planted)];
+    let mut twins = vec![(TWIN, 0.0)];
+    if options.planted > 0.0 {
+        twins.push((SLOWED, options.planted));
+    }
     let mut run_options = options.run.clone();
     run_options.reuse = Reuse::Fresh;
     run_options.gates = gates(options, &twins).map_err(bad)?;
-    for (id, slowdown) in twins {
+    for (id, slowdown) in twins.iter().copied() {
         let twin = twin(options, id, slowdown).map_err(bad)?;
         run_options.providers.extend(twin);
     }
@@ -84,7 +90,7 @@ pub fn calibrate(
         return Err(problem);
     }
     let lines: Vec<CalibrationLine> =
-        outcome.verdicts.iter().flat_map(|verdict| lines(verdict, &twins)).collect();
+        outcome.verdicts.iter().flat_map(|verdict| lines(verdict, &twins, &shelf)).collect();
     let whole = match (shelf.session, shelf.candidate) {
         _ if stop.requested() => None,
         (Some(session), Some(provider)) => Some((session, provider)),
@@ -92,9 +98,10 @@ pub fn calibrate(
     };
     let compared = twins.iter().filter(|_| !lines.is_empty());
     let rates = compared
-        .map(|(_, planted)| rate(&lines, *planted))
-        .collect::<Result<_, _>>()
-        .map_err(|error| setup("count the calibration's calls", error))?;
+        .map(|(_, planted)| rates(&lines, *planted, options.device))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| setup("count the calibration's calls", error))?
+        .concat();
     Ok(CalibrationFindings { lines, rates, asked: twins.len() * cells, whole })
 }
 
@@ -108,12 +115,15 @@ fn gates(
     twins: &[(&str, f64)],
 ) -> Result<Vec<ResolvedGate>, IdError> {
     let fits = |gate: &&ResolvedGate| {
-        gate.header.kind == GateKind::Baseline && gate.header.candidates.contains(&options.provider)
+        let header = &gate.header;
+        header.kind == GateKind::Baseline
+            && header.device == options.device
+            && header.candidates.contains(&options.provider)
     };
     let mut gates: Vec<ResolvedGate> = options.run.gates.iter().filter(fits).cloned().collect();
     for gate in &mut gates {
         let header = &mut gate.header;
-        header.id = GateId::new(format!("{}.calibration", header.operator))?;
+        header.id = GateId::new(format!("{}.calibration", header.id))?;
         header.level = Level::Informative;
         header.candidates = vec![options.provider.clone()];
         header.baselines =
@@ -122,7 +132,10 @@ fn gates(
             timing.require = Require::Measured;
         }
         gate.exclusions.clear();
-        gate.cells.retain(is_small);
+        gate.cells.retain(|cell| size(cell) <= largest(options.device));
+        let (id, kind) = (&gate.header.id, gate.header.kind);
+        let selection = &options.run.selection;
+        gate.cells.retain(|cell| selection.takes(id, kind, &cell.key, &options.provider));
     }
     gates.retain(|gate| !gate.cells.is_empty());
     let cells: usize = gates.iter().map(|gate| gate.cells.len()).sum();
@@ -131,8 +144,16 @@ fn gates(
     Ok(gates)
 }
 
-fn is_small(cell: &Cell) -> bool {
-    cell.case.dims.values().fold(1_u64, |size, dim| size.saturating_mul(*dim)) <= LARGEST
+fn size(cell: &Cell) -> u64 {
+    cell.case.dims.values().fold(1_u64, |size, dim| size.saturating_mul(*dim))
+}
+
+/// Cells with more elements than this take too long to be compared hundreds of times.
+fn largest(device: DeviceKind) -> u64 {
+    match device {
+        DeviceKind::Cpu => 1 << 20,
+        DeviceKind::Cuda => 1 << 25,
+    }
 }
 
 /// The gate's cells as many times, each time with other seeds.
@@ -166,7 +187,9 @@ fn twin(
     Ok(Some(home))
 }
 
-fn lines(verdict: &VerdictBody, twins: &[(&str, f64)]) -> Vec<CalibrationLine> {
+fn lines(verdict: &VerdictBody, twins: &[(&str, f64)], shelf: &Memory) -> Vec<CalibrationLine> {
+    let cell = (verdict.gate.to_string(), verdict.cell.clone());
+    let time_ns = shelf.times.get(&cell).copied().map(Real);
     let line = |(id, planted): &(&str, f64)| {
         let comparison: Option<&Comparison> =
             verdict.comparisons.iter().find(|c| c.baseline.as_str() == *id);
@@ -181,14 +204,38 @@ fn lines(verdict: &VerdictBody, twins: &[(&str, f64)]) -> Vec<CalibrationLine> {
             low: estimate.map(|e| e.low),
             high: estimate.map(|e| e.high),
             codes: reasons.iter().map(|reason| reason.code.clone()).collect(),
+            time_ns,
+            replicates: estimate.map(|e| e.replicates.clone()).unwrap_or_default(),
         }
     };
     twins.iter().map(line).collect()
 }
 
-/// How often the right kind of thing was called: for equal twins that is a false call, for a slower twin a win.
-fn rate(lines: &[CalibrationLine], planted: f64) -> Result<CalibrationRate, StatsError> {
+/// The rate over all comparisons of a planted slowdown, and on a device, where a call takes from one microsecond to
+/// hundreds, over those of each class of times.
+fn rates(
+    lines: &[CalibrationLine],
+    planted: f64,
+    device: DeviceKind,
+) -> Result<Vec<CalibrationRate>, StatsError> {
     let of: Vec<&CalibrationLine> = lines.iter().filter(|line| line.planted == planted).collect();
+    let mut rates = vec![rate(&of, planted)?];
+    for bounds in CLASSES.windows(2).filter(|_| !device.is_cpu()) {
+        let within = |line: &&&CalibrationLine| {
+            line.time_ns.is_some_and(|time| time.0 >= bounds[0] && time.0 < bounds[1])
+        };
+        let class: Vec<&CalibrationLine> = of.iter().filter(within).copied().collect();
+        if !class.is_empty() {
+            let (from_ns, below_ns) =
+                (Some(bounds[0]), Some(bounds[1]).filter(|ns| ns.is_finite()));
+            rates.push(CalibrationRate { from_ns, below_ns, ..rate(&class, planted)? });
+        }
+    }
+    Ok(rates)
+}
+
+/// How often the right kind of thing was called: for equal twins that is a false call, for a slower twin a win.
+fn rate(of: &[&CalibrationLine], planted: f64) -> Result<CalibrationRate, StatsError> {
     let count = |speed: Speed| of.iter().filter(|line| line.speed == speed).count() as u32;
     let (wins, losses, parities) = (count(Speed::Win), count(Speed::Loss), count(Speed::Parity));
     let comparisons = of.len() as u32;
@@ -201,6 +248,8 @@ fn rate(lines: &[CalibrationLine], planted: f64) -> Result<CalibrationRate, Stat
         .collect();
     Ok(CalibrationRate {
         planted,
+        from_ns: None,
+        below_ns: None,
         comparisons,
         wins,
         losses,
@@ -227,13 +276,15 @@ mod tests {
             low: Some(Real(0.99)),
             high: Some(Real(1.01)),
             codes: vec![],
+            time_ns: None,
+            replicates: vec![],
         }
     }
 
     #[test]
     fn a_false_call_of_equal_twins_counts_whichever_way_it_falls() {
         let lines = [Speed::Win, Speed::Loss, Speed::Parity, Speed::Inconclusive];
-        let rate = rate(&lines.map(|speed| line(0.0, speed)), 0.0).unwrap();
+        let rate = rate_of(&lines.map(|speed| line(0.0, speed)), 0.0).unwrap();
         assert_eq!((rate.rate, rate.undecided), (0.5, 1));
         assert!(rate.low > 0.0 && rate.high < 1.0);
     }
@@ -241,12 +292,37 @@ mod tests {
     #[test]
     fn a_planted_slowdown_is_seen_only_by_a_win() {
         let lines = [Speed::Win, Speed::Loss, Speed::Parity, Speed::Inconclusive];
-        let rate = rate(&lines.map(|speed| line(0.05, speed)), 0.05).unwrap();
+        let rate = rate_of(&lines.map(|speed| line(0.05, speed)), 0.05).unwrap();
         assert_eq!(rate.rate, 0.25);
     }
 
     #[test]
     fn no_comparison_has_no_rate() {
         assert!(matches!(rate(&[], 0.0), Err(StatsError::NoSamples)));
+    }
+
+    fn rate_of(lines: &[CalibrationLine], planted: f64) -> Result<CalibrationRate, StatsError> {
+        rate(&lines.iter().collect::<Vec<_>>(), planted)
+    }
+
+    #[test]
+    fn on_a_device_every_class_of_times_has_a_rate_of_its_own() {
+        let timed =
+            |ns: f64, speed| CalibrationLine { time_ns: Some(Real(ns)), ..line(0.02, speed) };
+        let lines = [
+            timed(1e3, Speed::Inconclusive),
+            timed(4.9e3, Speed::Win),
+            timed(20e3, Speed::Win),
+            line(0.02, Speed::Inconclusive),
+            line(0.0, Speed::Win),
+        ];
+        let all = rates(&lines, 0.02, DeviceKind::Cuda).unwrap();
+        let seen: Vec<_> =
+            all.iter().map(|r| (r.from_ns, r.below_ns, r.comparisons, r.wins)).collect();
+        assert_eq!(
+            seen,
+            [(None, None, 4, 2), (Some(0.0), Some(5e3), 2, 1), (Some(20e3), None, 1, 1)]
+        );
+        assert_eq!(rates(&lines, 0.02, DeviceKind::Cpu).unwrap().len(), 1);
     }
 }

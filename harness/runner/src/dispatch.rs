@@ -35,6 +35,7 @@ use crate::ports::{Evidence, Judge, Seen};
 use crate::scratch::Scratch;
 use crate::session;
 use crate::timing::{self, Slice};
+use crate::trace::Trace;
 use crate::worklist::{RUN_KINDS, batches, is_timed, needed, to_do};
 
 /// How a run ended.
@@ -181,7 +182,7 @@ impl<'a> Dispatcher<'a> {
         if options.reuse == Reuse::Fresh {
             self.forget_all(&plan);
         }
-        let watch = self.watch(&options);
+        let watch = self.watch(&options)?;
         let started = now();
         let (sender, mut receiver) = unbounded_channel();
         let (pythons, absent) = self.environments(&options, &plan).await;
@@ -224,7 +225,7 @@ impl<'a> Dispatcher<'a> {
     }
 
     /// Who watches over attempts. Without a reaper a run is as good, as long as nobody kills it.
-    fn watch(&self, options: &RunOptions) -> Watch {
+    fn watch(&self, options: &RunOptions) -> Result<Watch, RunError> {
         let reaper = match options.reaper.as_ref().map(Reaper::start) {
             Some(Ok(reaper)) => reaper,
             Some(Err(error)) => {
@@ -235,7 +236,12 @@ impl<'a> Dispatcher<'a> {
             }
             None => Reaper::default(),
         };
-        Watch { stop: self.stop.clone(), reaper: Rc::new(reaper) }
+        let trace = options.trace.as_deref().map(|path| {
+            let what = format!("write the trace {}", path.display());
+            Trace::create(path).map_err(|source| RunError::Setup { what, source })
+        });
+        let trace = trace.transpose()?.map(Rc::new);
+        Ok(Watch { stop: self.stop.clone(), reaper: Rc::new(reaper), trace })
     }
 
     /// Makes the environments of the providers that have cells to be done.

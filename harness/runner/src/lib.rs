@@ -39,6 +39,7 @@ mod selftest;
 mod session;
 pub mod socket;
 mod timing;
+mod trace;
 mod worklist;
 
 pub use calibration::{CalibrationFindings, CalibrationOptions, calibrate};

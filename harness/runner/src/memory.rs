@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use proofhouse_gate::stats::median;
 use proofhouse_schema::canonical::{self, Digest};
-use proofhouse_schema::evidence::{BlobRef, QualificationScore, Record, SessionRecord};
+use proofhouse_schema::evidence::{
+    BlobRef, CellRecord, Observation, QualificationScore, Record, SessionRecord,
+};
 use proofhouse_schema::provider::ProviderFacts;
 use proofhouse_schema::samples::Samples;
 use proofhouse_schema::units::Bytes;
@@ -18,6 +21,8 @@ pub(crate) struct Memory {
     pub(crate) session: Option<SessionRecord>,
     /// The last candidate.
     pub(crate) candidate: Option<ProviderFacts>,
+    /// The candidates' median times of a call in nanoseconds, by gate and cell.
+    pub(crate) times: BTreeMap<(String, String), f64>,
     /// The batteries of every session, by `operator dtype`.
     pub(crate) batteries: BTreeMap<String, QualificationScore>,
 }
@@ -29,7 +34,11 @@ impl Evidence for Memory {
                 self.batteries.extend(session.qualification.clone());
                 self.session = Some((**session).clone());
             }
-            Record::Cell(cell) => self.candidate = Some(cell.candidate.clone()),
+            Record::Cell(cell) => {
+                self.candidate = Some(cell.candidate.clone());
+                let cell_of = (cell.gate.id.to_string(), cell.cell.clone());
+                self.times.extend(time(cell).map(|time| (cell_of, time)));
+            }
             _ => {}
         }
         canonical::digest(record).map_err(|source| fault("giving a record its digest", source))
@@ -44,6 +53,13 @@ impl Evidence for Memory {
     fn finished(&self, _key: &Digest) -> Result<Option<Finished>, EvidenceError> {
         Ok(None)
     }
+}
+
+/// The median over replicates of a timed candidate's median call.
+fn time(cell: &CellRecord) -> Option<f64> {
+    let Observation::Baseline(seen) = &cell.observation else { return None };
+    let own = seen.arms.iter().filter(|arm| arm.provider == cell.candidate.id);
+    median(&own.map(|arm| arm.summary.p50_ns.0).collect::<Vec<_>>()).ok()
 }
 
 fn fault(what: &str, source: canonical::CanonicalError) -> EvidenceError {

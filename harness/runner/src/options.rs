@@ -65,6 +65,8 @@ pub struct RunOptions {
     /// Begin nothing that would pass this time, and stop hard when it is over; what finished is kept, of timed cells every
     /// replicate.
     pub time_budget: Option<Duration>,
+    /// Where to write a trace of every request; it is for finding where the time goes.
+    pub trace: Option<PathBuf>,
     /// The program that ends what workers started when the run is killed; none: it may live on.
     pub reaper: Option<ReaperProgram>,
     /// Whether SIGINT, SIGTERM and SIGHUP stop the run cleanly (a library user may have handlers of its own).

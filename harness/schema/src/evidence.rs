@@ -743,6 +743,12 @@ pub struct CalibrationLine {
     pub high: Option<Real>,
     /// Why nothing was called, as codes.
     pub codes: Vec<String>,
+    /// The provider's median time of one call in nanoseconds; absent when nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<Real>,
+    /// One ratio per replicate: what differs between them differs between processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicates: Vec<Real>,
 }
 
 /// How often something was called where a slowdown was planted.
@@ -751,6 +757,12 @@ pub struct CalibrationLine {
 pub struct CalibrationRate {
     /// How much slower the twin is made, as a fraction; 0: not at all.
     pub planted: f64,
+    /// Of comparisons whose call takes at least so many nanoseconds; absent: of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_ns: Option<f64>,
+    /// ... and less than so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below_ns: Option<f64>,
     /// Comparisons.
     pub comparisons: u32,
     /// Called win.

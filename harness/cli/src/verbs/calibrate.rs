@@ -8,16 +8,17 @@ use proofhouse_gate::judge::JUDGE;
 use proofhouse_runner::ports::GateJudge;
 use proofhouse_runner::{CalibrationFindings, CalibrationOptions, Stop};
 use proofhouse_schema::SCHEMA;
+use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{CalibrationRate, CalibrationRecord, Record};
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::ids::ProviderId;
 
 use super::run::options;
-use super::{TOOL, out, quick_arguments};
-use crate::arguments::{CalibrateArguments, Common, RunArguments};
+use super::{TOOL, archive, out, quick_arguments};
+use crate::arguments::{CalibrateArguments, CalibrateDevice, Common, DeviceWord, RunArguments};
 use crate::error::CliError;
 use crate::project::Project;
-use crate::terminal::{Paint, Progress, Sink as _, Table};
+use crate::terminal::{Paint, Progress, Sink as _, Table, tell};
 
 /// False calls of equal twins must stay at or under this rate, and so must the interval's upper end.
 const MOST_FALSE: f64 = 0.01;
@@ -31,16 +32,31 @@ pub fn calibrate(
     asked: &CalibrateArguments,
 ) -> Result<Exit, CliError> {
     let begun = now();
-    if !(asked.planted > 0.0 && asked.planted <= 1.0) {
-        return Err(CliError::Usage(format!("--planted {}: above 0, at most 1", asked.planted)));
+    if !(0.0..=1.0).contains(&asked.planted) {
+        return Err(CliError::Usage(format!("--planted {}: from 0 to 1", asked.planted)));
     }
-    let run = RunArguments { profile: asked.profile.clone(), ..quick_arguments() };
+    let (device, word, provider) = match asked.device {
+        CalibrateDevice::Cpu => (DeviceKind::Cpu, DeviceWord::Cpu, "cpu"),
+        CalibrateDevice::Cuda => (DeviceKind::Cuda, DeviceWord::Cuda, "cuda"),
+    };
+    let run = RunArguments {
+        profile: asked.profile.clone(),
+        device: word,
+        filter: asked.filter.clone(),
+        trace: asked.trace.clone(),
+        ..quick_arguments()
+    };
     let options = CalibrationOptions {
         run: options(project, &run)?,
-        provider: ProviderId::new("cpu").map_err(|error| CliError::Usage(error.to_string()))?,
+        provider: ProviderId::new(provider).map_err(|error| CliError::Usage(error.to_string()))?,
         comparisons: usize::from(asked.comparisons),
         planted: asked.planted,
+        device,
     };
+    if let Some(reason) = options.run.devices.absent(device) {
+        tell(&format!("not run: {reason}"));
+        return Ok(Exit::NotRun);
+    }
     let (events, received) = channel();
     let mut progress = Progress::new(Paint::stderr(common.color));
     let teller = thread::spawn(move || {
@@ -79,7 +95,23 @@ pub fn calibrate(
         let (_, file) = writer.put(&Record::Calibration(Box::new(record)), begun)?;
         out(&format!("recorded in {}/{file}\n", project.shown(&project.evidence)))?;
     }
-    Ok(if found.rates.iter().all(right) { Exit::Passed } else { Exit::Failed })
+    if let Some(result) = &asked.result {
+        let files = archive::pack(&project.evidence, "evidence", result)?;
+        tell(&format!("result    {}: {files} files of evidence", result.display()));
+    }
+    let mut overall = found.rates.iter().filter(|rate| rate.from_ns.is_none());
+    Ok(if overall.all(right) { Exit::Passed } else { Exit::Failed })
+}
+
+/// The times of a call that a rate is about.
+fn times(rate: &CalibrationRate) -> String {
+    let us = |ns: f64| format!("{} us", ns / 1e3);
+    match (rate.from_ns, rate.below_ns) {
+        (None, _) => "all".to_owned(),
+        (Some(from), Some(below)) if from <= 0.0 => format!("below {}", us(below)),
+        (Some(from), Some(below)) => format!("{} to {}", from / 1e3, us(below)),
+        (Some(from), None) => format!("from {}", us(from)),
+    }
 }
 
 fn right(rate: &CalibrationRate) -> bool {
@@ -90,6 +122,7 @@ fn table(found: &CalibrationFindings, paint: Paint) -> String {
     let mut table = Table::new(&[
         "",
         ">planted",
+        ">call",
         ">comparisons",
         ">win",
         ">parity",
@@ -101,8 +134,12 @@ fn table(found: &CalibrationFindings, paint: Paint) -> String {
         ">half-width",
     ]);
     for rate in &found.rates {
-        let (mark, shown) =
-            if right(rate) { ("ok", paint.good("ok")) } else { ("no", paint.bad("no")) };
+        let class = rate.from_ns.is_some();
+        let (mark, shown) = match (class, right(rate)) {
+            (true, _) => ("", String::new()),
+            (false, true) => ("ok", paint.good("ok")),
+            (false, false) => ("no", paint.bad("no")),
+        };
         let must = if rate.planted == 0.0 {
             format!("at most {:.0} %", 100.0 * MOST_FALSE)
         } else {
@@ -114,6 +151,7 @@ fn table(found: &CalibrationFindings, paint: Paint) -> String {
         table.painted(vec![
             (mark.to_owned(), Some(shown)),
             plain(format!("{:.0} %", 100.0 * rate.planted)),
+            plain(times(rate)),
             plain(rate.comparisons.to_string()),
             plain(rate.wins.to_string()),
             plain(rate.parities.to_string()),

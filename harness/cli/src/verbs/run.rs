@@ -205,6 +205,7 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         environment: environment(),
         offline: asked.offline,
         time_budget: asked.time_budget,
+        trace: asked.trace.clone(),
         reaper: Some(ReaperProgram { program: this_program()?, arguments: vec![REAP.to_owned()] }),
         handle_signals: true,
     })

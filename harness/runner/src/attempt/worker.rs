@@ -22,6 +22,7 @@ use super::tail::Tail;
 use crate::interrupt::Stop;
 use crate::options::Limits;
 use crate::socket::{Channel, Door, ProtocolFault, reply_verb, verb};
+use crate::trace::{Span, Trace};
 
 /// How long processes of a group may take to follow their leader before they count as left behind.
 const FOLLOW: Duration = Duration::from_millis(300);
@@ -31,6 +32,7 @@ const FOLLOW: Duration = Duration::from_millis(300);
 pub(crate) struct Watch {
     pub(crate) stop: Stop,
     pub(crate) reaper: Rc<Reaper>,
+    pub(crate) trace: Option<Rc<Trace>>,
 }
 
 /// A live worker.
@@ -68,7 +70,9 @@ impl Worker {
         let door = Door::open().map_err(|e| blank(not_started(e)))?;
         let mut process = Process::spawn(launch, placement, limits, watch, &door)
             .map_err(|e| blank(not_started(e)))?;
-        match process.greet(door, launch, begun).await {
+        let greeted = process.greet(door, launch, begun).await;
+        process.trace("start", "", begun);
+        match greeted {
             Ok((channel, hello)) => Ok(Worker { process, channel, hello }),
             Err(loss) => Err((loss.clone(), Box::new(process.lose(&loss).await))),
         }
@@ -103,12 +107,16 @@ impl Worker {
             _ => self.process.limits.request,
         };
         let asked = verb(&request);
+        let about = self.process.trace.as_ref().map(|_| subject(&request)).unwrap_or_default();
+        let begun = Instant::now();
         let channel = &mut self.channel;
         let exchange = async {
             channel.send(request).await?;
             channel.receive(asked).await
         };
-        self.process.guard(asked, limit, exchange).await
+        let reply = self.process.guard(asked, limit, exchange).await;
+        self.process.trace(asked, &about, begun);
+        reply
     }
 
     /// Asks about a case where the answer is done, refused, unsupported or failed.
@@ -183,6 +191,18 @@ pub(crate) fn unexpected(asked: &'static str, found: &Reply, accepted: &'static 
     ProtocolFault::UnexpectedVerb { asked, found: reply_verb(found), accepted }.into()
 }
 
+/// What a request is about, for a trace.
+fn subject(request: &Request) -> String {
+    match request {
+        Request::Prepare(prepare) => prepare.case.clone(),
+        Request::Measure(m) => format!("{} {:?} {}.{}", m.case, m.phase, m.block, m.position),
+        Request::Check { case, .. } | Request::Release { case } => case.clone(),
+        Request::Pose(pose) => format!("{} {}", pose.case, pose.contents),
+        Request::Judge(judge) => judge.case.clone(),
+        _ => String::new(),
+    }
+}
+
 /// The process behind a worker.
 #[derive(Debug)]
 struct Process {
@@ -190,6 +210,7 @@ struct Process {
     family: Family,
     limits: Limits,
     stop: Stop,
+    trace: Option<Rc<Trace>>,
     stderr: Option<Tail>,
     stdout: Option<Tail>,
     record: Attempt,
@@ -245,9 +266,18 @@ impl Process {
             family,
             limits: limits.clone(),
             stop: watch.stop.clone(),
+            trace: watch.trace.clone(),
             record,
             over: false,
         })
+    }
+
+    /// Adds a span that ends now to the run's trace, if there is one.
+    fn trace(&self, what: &str, about: &str, begun: Instant) {
+        if let Some(trace) = &self.trace {
+            let (provider, pid) = (&self.record.provider, self.child.id().unwrap_or(0));
+            trace.add(Span { what, about, provider, pid, begun });
+        }
     }
 
     async fn greet(

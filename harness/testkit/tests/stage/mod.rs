@@ -181,6 +181,7 @@ pub fn options(folder: &Path, defect: &str) -> RunOptions {
         environment: std::env::vars().filter(|(name, _)| name == "PATH").collect(),
         offline: true,
         time_budget: None,
+        trace: None,
         reaper: None,
         handle_signals: false,
     }
