@@ -1,6 +1,7 @@
 //! The time that a run may take: no work begins that would pass it.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::interrupt::Stop;
@@ -12,11 +13,18 @@ pub(crate) struct Budget {
     limit: Option<Duration>,
     /// Whether work was refused.
     spent: Cell<bool>,
+    /// Whether processes are being ended in peace, so that what they gave can be kept.
+    closing: Rc<Cell<bool>>,
 }
+
+/// How long the end of processes may pass the limit. They have deadlines of their own.
+const GRACE: Duration = Duration::from_secs(60);
+/// How often it is looked whether they have ended.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl Budget {
     pub(crate) fn new(begun: Instant, limit: Option<Duration>) -> Self {
-        Self { begun, limit, spent: Cell::new(false) }
+        Self { begun, limit, spent: Cell::new(false), closing: Rc::default() }
     }
 
     /// Whether work that may take so long can begin. Once something could not, nothing can: the rest is another run's.
@@ -33,13 +41,21 @@ impl Budget {
         self.spent.get()
     }
 
-    /// Stops the run hard when its time is over: what began too late, or hangs, is not waited for. It must be called within
-    /// a local task set.
+    /// Says that processes are being ended in peace, or no longer.
+    pub(crate) fn closing(&self, closing: bool) {
+        self.closing.set(closing);
+    }
+
+    /// Stops the run hard when its time is over: what began too late, or hangs, is not waited for, but for processes that
+    /// are being ended already. It must be called within a local task set.
     pub(crate) fn enforce(&self, stop: &Stop) -> Option<tokio::task::JoinHandle<()>> {
         let end = tokio::time::Instant::from_std(self.begun + self.limit?);
-        let stop = stop.clone();
+        let (stop, closing) = (stop.clone(), Rc::clone(&self.closing));
         Some(tokio::task::spawn_local(async move {
             tokio::time::sleep_until(end).await;
+            while closing.get() && end.elapsed() < GRACE {
+                tokio::time::sleep(LOOK).await;
+            }
             stop.spend();
         }))
     }

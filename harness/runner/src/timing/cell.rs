@@ -1,6 +1,7 @@
 //! One cell in one replicate: pose, prepare, warm, blocks of turns, and the outputs of timed calls.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use proofhouse_gate::stats::{balanced_blocks, block_orders};
 use proofhouse_schema::evidence::{Observation, Outcome, Purpose};
@@ -29,6 +30,8 @@ pub(super) enum RoundEnd {
     Done,
     /// The run was interrupted.
     Interrupted,
+    /// The time budget is used up but for what ending the processes takes.
+    Late,
     /// The checker failed.
     Checker(CheckerFault),
 }
@@ -38,6 +41,7 @@ enum Halt {
     /// The cell is over; its state says how.
     Over,
     Interrupted,
+    Late,
     Checker(CheckerFault),
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Round<'a> {
     pub(super) candidate: &'a ProviderId,
     pub(super) replicate: u32,
     pub(super) seed: u64,
+    /// What of the time budget must be left for the processes to end in peace.
+    pub(super) reserve: Duration,
     /// Whether the check for remembered results is made here.
     pub(super) identical: bool,
 }
@@ -69,6 +75,7 @@ impl Round<'_> {
         let forgotten = self.forget(state, parties).await;
         match (end, forgotten) {
             (Err(Halt::Interrupted), _) => RoundEnd::Interrupted,
+            (Err(Halt::Late), Ok(())) => RoundEnd::Late,
             (Err(Halt::Checker(fault)), _) | (_, Err(fault)) => RoundEnd::Checker(fault),
             (Ok(()) | Err(Halt::Over), Ok(())) => RoundEnd::Done,
         }
@@ -84,6 +91,7 @@ impl Round<'_> {
             if state.absent.contains_key(&party.id) {
                 continue;
             }
+            self.in_time()?;
             let warmed = self.bind(case, state, party).await;
             self.settle(state, party, warmed).await?;
         }
@@ -106,6 +114,7 @@ impl Round<'_> {
                 if state.absent.contains_key(&party.id) {
                     continue;
                 }
+                self.in_time()?;
                 let at = At {
                     block: block as u32,
                     position: position as u32,
@@ -122,6 +131,7 @@ impl Round<'_> {
             for index in taking {
                 let party = &mut parties[index];
                 if !state.absent.contains_key(&party.id) {
+                    self.in_time()?;
                     let checked = self.identical_inputs(case, state, party).await;
                     self.settle(state, party, checked).await?;
                 }
@@ -130,12 +140,18 @@ impl Round<'_> {
         Ok(())
     }
 
+    /// Halts where the time budget leaves room for no more than ending in peace: what other cells gave is kept then.
+    fn in_time(&self) -> Result<(), Halt> {
+        if self.context.budget.allows(self.reserve) { Ok(()) } else { Err(Halt::Late) }
+    }
+
     /// Without a warm-up that can be trusted there are no turns: baselines take no part then. True when it is the
     /// candidate's.
     fn leave_out_spoiled(&self, state: &mut CellState) -> bool {
         let mut own = false;
         let warm = state.turns.iter().filter(|taken| taken.replicate == self.replicate);
-        let spoiled: Vec<_> = warm.filter_map(|t| Some((t.provider.clone(), spoiled(t)?))).collect();
+        let spoiled: Vec<_> =
+            warm.filter_map(|t| Some((t.provider.clone(), spoiled(t)?))).collect();
         for (provider, why) in spoiled {
             if provider == *self.candidate {
                 own = true;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{Ending, Finding, Observation};
 use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::timing::Launch;
 
 use super::cell::{Round, RoundEnd};
 use super::party::Party;
@@ -33,6 +34,28 @@ pub(super) struct GroupRun<'a> {
     longest: Duration,
 }
 
+/// Whether a provider's calls can remember results for inputs that they have seen. A replay of a graph runs the kernels
+/// that were captured, whatever the inputs hold; there, contents that were never seen before the published turn and the
+/// count of kernels are the witnesses.
+fn remembers(group: &Group) -> bool {
+    group.rule.contract.launch == Launch::Eager
+}
+
+/// How a visit of a cell ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Visit {
+    /// The cell's state says how.
+    Done,
+    /// The time budget did not suffice.
+    Late,
+}
+
+impl Visit {
+    fn is_late(self) -> bool {
+        self == Visit::Late
+    }
+}
+
 impl<'a> GroupRun<'a> {
     pub(super) fn new(context: &'a Rc<Context>, group: &'a Group) -> Self {
         let mut cells: Vec<CellState> =
@@ -52,9 +75,8 @@ impl<'a> GroupRun<'a> {
             std::iter::once(&group.candidate).chain(present).cloned().collect();
         for (index, state) in cells.iter_mut().enumerate() {
             let planned = &context.plan.gates[state.place.gate].cells[state.place.cell];
-            // The first replicate of the largest cell is where remembered results are looked for.
-            let looked =
-                |slice: &&Slice| index != largest || slice.replicate != 0 || slice.identical;
+            let looks = remembers(group) && index == largest;
+            let looked = |slice: &&Slice| !looks || slice.replicate != 0 || slice.identical;
             let kept = planned.kept.iter().filter(|slice| slice.fits(&context.options, &ids));
             kept.filter(looked).for_each(|slice| state.restore(slice));
         }
@@ -101,9 +123,9 @@ impl<'a> GroupRun<'a> {
         }
     }
 
-    /// Whether results that are remembered are looked for in a cell's replicate.
+    /// Whether results that are remembered are looked for in a cell's replicate: in the first of the largest cell.
     fn looks_for_memory(&self, index: usize, replicate: u32) -> bool {
-        index == self.largest && replicate == 0
+        remembers(self.group) && index == self.largest && replicate == 0
     }
 
     /// One replicate: every cell that lacks it in turn, as far as the time budget goes.
@@ -140,8 +162,6 @@ impl<'a> GroupRun<'a> {
                 continue;
             }
             let expected = self.cells[index].took.unwrap_or(self.longest);
-            // On a device all cells of a replicate are lost with one that is stopped in work, so there is room to spare.
-            let expected = if self.group.device.is_cpu() { expected } else { 2 * expected };
             if !self.context.budget.allows(expected + closing) {
                 break;
             }
@@ -154,7 +174,11 @@ impl<'a> GroupRun<'a> {
             }
             let begun = Instant::now();
             self.visited.push(index);
-            self.visit(index, &placement, &mut parties, desk).await;
+            if self.visit(index, &placement, &mut parties, desk, closing).await.is_late() {
+                // The next run measures it whole.
+                self.visited.pop();
+                break;
+            }
             let took = begun.elapsed();
             self.cells[index].took = Some(took);
             self.longest = self.longest.max(took);
@@ -168,7 +192,8 @@ impl<'a> GroupRun<'a> {
         placement: &Placement,
         parties: &mut [Party],
         desk: &mut Desk,
-    ) {
+        closing: Duration,
+    ) -> Visit {
         let context = self.context;
         let place = self.cells[index].place;
         let limit = context.options.limits.losses;
@@ -181,20 +206,20 @@ impl<'a> GroupRun<'a> {
                     self.group.candidate
                 ),
             });
-            return;
+            return Visit::Done;
         }
         for party in parties.iter_mut() {
             let ready = party.ready(context, placement).await;
             let state = &mut self.cells[index];
             if ready.is_err_and(|loss| state.lost(&party.id, &self.group.candidate, &loss)) {
-                return;
+                return Visit::Done;
             }
         }
         self.compare_with_earlier(index, parties);
         if let Err(fault) = desk.ready(context).await {
             self.cells[index].over = Some(fault.observation(&context.options.checker));
             self.cells[index].attempts.extend(desk.take_lost());
-            return;
+            return Visit::Done;
         }
         let seed = draw(context.options.seed, &format!("{place:?} {}", placement.replicate));
         let round = Round {
@@ -204,12 +229,14 @@ impl<'a> GroupRun<'a> {
             candidate: &self.group.candidate,
             replicate: placement.replicate,
             seed,
+            reserve: closing,
             identical: self.looks_for_memory(index, placement.replicate),
         };
         let end = round.run(&mut self.cells[index], parties).await;
         self.look_at_the_device(index, placement.replicate, parties);
         match end {
             RoundEnd::Done | RoundEnd::Interrupted => {}
+            RoundEnd::Late => return Visit::Late,
             RoundEnd::Checker(fault) => {
                 self.cells[index].over = Some(fault.observation(&context.options.checker));
                 if let crate::checker::CheckerFault::Lost(loss) = &fault {
@@ -218,6 +245,7 @@ impl<'a> GroupRun<'a> {
                 }
             }
         }
+        Visit::Done
     }
 
     /// Replicates that were kept stand only beside processes that say the same of themselves.

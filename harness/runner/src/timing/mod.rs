@@ -38,8 +38,9 @@ use group::GroupRun;
 use party::Party;
 pub(crate) use slice::Slice;
 
-/// How long a replicate's processes may take to end, before any did.
-const CLOSING: Duration = Duration::from_secs(3);
+/// How long a replicate's processes may take to end, before any did: on the host, and on a device, where each digests
+/// gigabytes of libraries.
+const CLOSING: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(10)];
 
 /// Cells of one baseline gate and one candidate.
 #[derive(Debug)]
@@ -159,7 +160,9 @@ impl<'a> Wave<'a> {
             groups.iter().map(|group| GroupRun::new(context, group)).collect();
         let pool = groups.iter().flat_map(|group| group.ids.clone());
         let pool = pool.map(|id| (id.clone(), Party::new(id))).collect();
-        Self { context, desk, groups, pool, starting: Duration::ZERO, closing: CLOSING }
+        let on_device = groups.iter().any(|group| !group.device().is_cpu());
+        let closing = CLOSING[usize::from(on_device)];
+        Self { context, desk, groups, pool, starting: Duration::ZERO, closing }
     }
 
     async fn run(mut self) {
@@ -234,7 +237,10 @@ impl<'a> Wave<'a> {
         let stopped = self.context.stop.requested();
         let begun = Instant::now();
         let mut lost: BTreeMap<ProviderId, Loss> = BTreeMap::new();
-        for (id, late) in close_all(&mut self.pool, stopped).await {
+        self.context.budget.closing(true);
+        let ended = close_all(&mut self.pool, stopped).await;
+        self.context.budget.closing(false);
+        for (id, late) in ended {
             lost.extend(late.filter(|loss| !interrupted(loss)).map(|loss| (id, loss)));
         }
         for party in self.pool.values_mut() {
