@@ -61,9 +61,7 @@ impl PosedCase {
     /// sha256 of each tensor's elements before the run, where the run reads them.
     #[must_use]
     pub fn input_digests(&self) -> BTreeMap<String, Digest> {
-        let read = self.image.slots.iter().filter(|slot| slot.role != Role::Out);
-        read.map(|slot| (slot.name.to_owned(), Digest::of(&elements(slot, &self.image.bytes))))
-            .collect()
+        self.master.input_digests().clone()
     }
 
     /// Guards, gaps and inputs that are not as they were posed.

@@ -22,6 +22,7 @@ pub mod image;
 pub mod judge;
 pub mod master;
 pub mod qualify;
+mod rows;
 
 pub use checker::Checker;
 pub use error::CheckerError;

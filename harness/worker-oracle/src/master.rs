@@ -1,12 +1,12 @@
 //! Contents and expected outputs of cases, in the checker's own memory, within a bound.
 
 use std::cell::OnceCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use proofhouse_contract::spec::Extent;
 use proofhouse_contract::{
-    AlignedBytes, Call, Layout, Mode, OwnedTensor, TensorView, expected_outputs,
+    AlignedBytes, Call, Layout, Mode, OwnedTensor, Role, TensorView, expected_outputs,
 };
 use proofhouse_schema::canonical::Digest;
 
@@ -30,6 +30,7 @@ pub struct Master {
     pub tensors: Vec<OwnedTensor>,
     expected: OnceCell<Vec<OwnedTensor>>,
     refused_when_checked: OnceCell<bool>,
+    input_digests: OnceCell<BTreeMap<String, Digest>>,
 }
 
 /// Refuses a call whose tensors fit no memory, before any of it is allocated.
@@ -53,7 +54,13 @@ impl Master {
     /// A master whose outputs are not yet computed.
     #[must_use]
     pub fn new(call: Call, tensors: Vec<OwnedTensor>) -> Self {
-        Self { call, tensors, expected: OnceCell::new(), refused_when_checked: OnceCell::new() }
+        Self {
+            call,
+            tensors,
+            expected: OnceCell::new(),
+            refused_when_checked: OnceCell::new(),
+            input_digests: OnceCell::new(),
+        }
     }
 
     /// The tensors that are written (true) or only read (false), in calling order.
@@ -74,9 +81,25 @@ impl Master {
         if let Some(expected) = self.expected.get() {
             return Ok(expected);
         }
-        let (inputs, initial) = (self.views(false), self.views(true));
-        let expected = expected_outputs(&self.call, Mode::Unchecked, &inputs, &initial)?;
+        let expected = match crate::rows::expected_by_rows(self) {
+            Some(expected) => expected,
+            None => {
+                let (inputs, initial) = (self.views(false), self.views(true));
+                expected_outputs(&self.call, Mode::Unchecked, &inputs, &initial)?
+            }
+        };
         Ok(self.expected.get_or_init(|| expected))
+    }
+
+    /// sha256 of each tensor's elements before the run, where the run reads them.
+    #[must_use]
+    pub fn input_digests(&self) -> &BTreeMap<String, Digest> {
+        self.input_digests.get_or_init(|| {
+            let read = self.call.tensors().zip(&self.tensors);
+            let read = read.filter(|(spec, _)| spec.role != Role::Out);
+            let digest = |tensor: &OwnedTensor| (tensor.name.to_owned(), digest_of(tensor));
+            read.map(|(_, tensor)| digest(tensor)).collect()
+        })
     }
 
     /// Whether checked mode refuses a value in the tensors: a NaN logit, a token or a probability out of range.
@@ -141,6 +164,19 @@ impl Master {
         };
         of(false) + 2 * of(true)
     }
+}
+
+/// sha256 of all elements in row order, with no gaps.
+fn digest_of(tensor: &OwnedTensor) -> Digest {
+    let view = tensor.view();
+    let rows = if tensor.layout.elements() == 0 { 0 } else { tensor.layout.rows() };
+    if tensor.layout.row_stride == tensor.layout.width() && rows > 0 {
+        let whole = tensor.layout.row_range(0).start..tensor.layout.row_range(rows - 1).end;
+        return Digest::of(&view.bytes[whole]);
+    }
+    let mut all = Vec::new();
+    (0..rows).for_each(|row| all.extend_from_slice(view.row_bytes(row)));
+    Digest::of(&all)
 }
 
 /// The masters that were used last.

@@ -175,6 +175,24 @@ impl TensorMut<'_> {
         &mut self.bytes[range]
     }
 
+    /// Splits the tensor into at most `parts` runs of rows, each with the number of its first row.
+    pub fn split_rows(&mut self, parts: u64) -> Vec<(u64, TensorMut<'_>)> {
+        let (rows, width) = (self.layout.rows(), self.layout.width());
+        let each = rows.div_ceil(parts.max(1)).max(1);
+        let (layout, mut rest, mut behind) = (&self.layout, &mut *self.bytes, 0);
+        let mut split = Vec::new();
+        for first in (0..rows).step_by(each as usize) {
+            let count = each.min(rows - first);
+            let range = layout.row_range(first).start..layout.row_range(first + count - 1).end;
+            let (_, from) = rest.split_at_mut(range.start - behind);
+            let (bytes, after) = from.split_at_mut(range.len());
+            (rest, behind) = (after, range.end);
+            let layout = TensorLayout { shape: vec![count, width], offset: 0, ..layout.clone() };
+            split.push((first, TensorMut { layout, bytes }));
+        }
+        split
+    }
+
     /// Rounds a row of values once each and stores it; surplus values or elements are left alone.
     pub fn write_row(&mut self, row: u64, values: &[f64]) {
         let dtype = self.layout.dtype;
@@ -351,6 +369,27 @@ mod tests {
         assert_eq!(tensor.view().value(0, 2), 3.0);
         tensor.storage.as_mut_slice()[9] = 0;
         assert_eq!(tensor.first_stray_byte(0xa5), Some(9));
+    }
+
+    #[test]
+    fn runs_of_rows_cover_the_tensor_and_nothing_else() {
+        for parts in 1..7 {
+            let layout =
+                TensorLayout { dtype: Dtype::F16, shape: vec![5, 3], row_stride: 5, offset: 1 };
+            let storage = AlignedBytes::new(52, 0xa5);
+            let mut tensor = OwnedTensor { name: "x", layout, storage };
+            let mut view = tensor.view_mut();
+            let split = view.split_rows(parts);
+            assert!(split.len() as u64 <= parts);
+            for (first, mut part) in split {
+                for row in 0..part.layout.rows() {
+                    part.write_row(row, &[(first + row) as f64; 3]);
+                }
+            }
+            let values: Vec<f64> = (0..5).map(|row| tensor.view().value(row, 2)).collect();
+            assert_eq!(values, [0.0, 1.0, 2.0, 3.0, 4.0], "{parts} parts");
+            assert_eq!(tensor.first_stray_byte(0xa5), None);
+        }
     }
 
     #[test]

@@ -103,13 +103,32 @@ pub fn fill(
     let Some(generator) = Generator::new(case, spec, stream, width) else {
         return Ok(());
     };
-    let mut values = Vec::with_capacity(width as usize);
-    for row in 0..rows {
-        values.clear();
-        generator.row(row, &mut values);
-        target.write_row(row, &values);
-    }
+    let threads = if rows * width < SIDE_BY_SIDE { 1 } else { parallelism().min(rows) };
+    let parts = target.split_rows(threads);
+    let fill_part = |(first, mut part): (u64, TensorMut<'_>)| {
+        let mut values = Vec::with_capacity(width as usize);
+        for row in 0..part.layout.rows() {
+            values.clear();
+            generator.row(first + row, &mut values);
+            part.write_row(row, &values);
+        }
+    };
+    std::thread::scope(|scope| {
+        let mut parts = parts.into_iter();
+        let own = parts.next();
+        parts.for_each(|part| {
+            scope.spawn(|| fill_part(part));
+        });
+        own.into_iter().for_each(fill_part);
+    });
     Ok(())
+}
+
+/// Elements from which on a tensor's rows are filled by several threads; every element is the same whoever makes it.
+const SIDE_BY_SIDE: u64 = 1 << 20;
+
+fn parallelism() -> u64 {
+    std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
 /// Makes the values of one floating-point tensor.

@@ -1,0 +1,184 @@
+//! Expected outputs of a large case, runs of rows side by side: rows do not depend on each other.
+
+use std::ops::Range;
+
+use proofhouse_contract::spec::Extent;
+use proofhouse_contract::{
+    Call, Mode, OwnedTensor, TensorLayout, TensorSpec, TensorView, expected_outputs,
+};
+
+use crate::master::Master;
+
+/// Elements from which on it is worth several threads.
+const SIDE_BY_SIDE: u64 = 1 << 20;
+
+/// What the written tensors hold after a right run; none for a small case, for one whose written tensors have no rows,
+/// and for one that the oracle refuses, whose error is to name the row in the whole case.
+pub(crate) fn expected_by_rows(master: &Master) -> Option<Vec<OwnedTensor>> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    expected_in_parts(master, SIDE_BY_SIDE, threads)
+}
+
+fn expected_in_parts(master: &Master, least: u64, threads: u64) -> Option<Vec<OwnedTensor>> {
+    let rows = master.call.dim("rows").ok()?;
+    let elements = master.tensors.iter().map(|tensor| tensor.layout.elements()).max()?;
+    let all_by_row = master.call.outputs().all(by_row);
+    if rows < 2 || threads < 2 || elements < least || !all_by_row {
+        return None;
+    }
+    let each = rows.div_ceil(threads);
+    let parts: Vec<Range<u64>> =
+        (0..rows).step_by(each as usize).map(|from| from..(from + each).min(rows)).collect();
+    let computed = std::thread::scope(|scope| {
+        let started: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                let (call, tensors) = (&master.call, &master.tensors);
+                scope.spawn(move || expected_of(call, tensors, part.clone()))
+            })
+            .collect();
+        started.into_iter().map(|thread| thread.join().ok()?).collect::<Option<Vec<_>>>()
+    })?;
+    Some(joined(master, &parts, &computed))
+}
+
+/// Whether a tensor has one row, or one element, for each of the case's.
+fn by_row(spec: &TensorSpec) -> bool {
+    spec.shape.first() == Some(&Extent::Dim("rows"))
+}
+
+/// The same call on a run of its rows.
+fn expected_of(call: &Call, tensors: &[OwnedTensor], rows: Range<u64>) -> Option<Vec<OwnedTensor>> {
+    let mut part = call.clone();
+    part.dims.insert("rows".to_owned(), rows.end - rows.start);
+    let views: Vec<(bool, TensorView<'_>)> = call
+        .tensors()
+        .zip(tensors)
+        .map(|(spec, tensor)| (spec.role.is_written(), view_of(spec, tensor, &rows)))
+        .collect();
+    let of = |written: bool| -> Vec<TensorView<'_>> {
+        views.iter().filter(|(is, _)| *is == written).map(|(_, view)| view.clone()).collect()
+    };
+    expected_outputs(&part, Mode::Unchecked, &of(false), &of(true)).ok()
+}
+
+/// A tensor's run of rows; the whole tensor where it has none.
+fn view_of<'a>(spec: &TensorSpec, tensor: &'a OwnedTensor, rows: &Range<u64>) -> TensorView<'a> {
+    let whole = tensor.view();
+    if !by_row(spec) {
+        return whole;
+    }
+    let (layout, bytes) = slice(&whole.layout, rows.clone());
+    TensorView::new(layout, &whole.bytes[bytes])
+}
+
+/// The layout of a run of rows by itself, and where its bytes lie in the storage.
+fn slice(layout: &TensorLayout, rows: Range<u64>) -> (TensorLayout, Range<usize>) {
+    let size = layout.dtype.size();
+    let count = rows.end - rows.start;
+    let mut own = TensorLayout { offset: 0, ..layout.clone() };
+    if let [_] = layout.shape.as_slice() {
+        own.shape = vec![count];
+        own.row_stride = count;
+        let start = (layout.offset + rows.start) as usize * size;
+        return (own, start..start + count as usize * size);
+    }
+    let inner: u64 = layout.shape[1..layout.shape.len() - 1].iter().product();
+    own.shape[0] = count;
+    let first = layout.row_range(rows.start * inner).start;
+    (own, first..layout.row_range(rows.end * inner - 1).end)
+}
+
+/// The runs of rows put together: what lies between elements is as it was before the call.
+fn joined(
+    master: &Master,
+    parts: &[Range<u64>],
+    computed: &[Vec<OwnedTensor>],
+) -> Vec<OwnedTensor> {
+    let written = master.call.tensors().zip(&master.tensors);
+    let written = written.filter(|(spec, _)| spec.role.is_written());
+    written
+        .enumerate()
+        .map(|(index, (_, tensor))| {
+            let mut whole = tensor.clone();
+            for (rows, outputs) in parts.iter().zip(computed) {
+                let part = &outputs[index];
+                let (_, bytes) = slice(&tensor.layout, rows.clone());
+                if let [_] = tensor.layout.shape.as_slice() {
+                    whole.storage.as_mut_slice()[bytes].copy_from_slice(part.view().row_bytes(0));
+                    continue;
+                }
+                let first = rows.start * (tensor.layout.rows() / tensor.layout.shape[0].max(1));
+                for row in 0..part.layout.rows() {
+                    let from = part.view();
+                    whole
+                        .view_mut()
+                        .row_bytes_mut(first + row)
+                        .copy_from_slice(from.row_bytes(row));
+                }
+            }
+            whole
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proofhouse_contract::{Case, CaseTensors, Dtype, Layout, ValueClass};
+
+    fn master(operator: &str, dims: &[(&str, u64)], layout: Layout, values: ValueClass) -> Master {
+        let spec = proofhouse_contract::find_operator(operator).unwrap();
+        let dtype = spec.dtypes[0];
+        let call = Call::new(operator, dtype, dims, &[]).unwrap();
+        let case = Case { layout, values, ..Case::new(call.clone()) };
+        Master::new(call, CaseTensors::generate(&case, 0x11, 0).unwrap().tensors)
+    }
+
+    #[test]
+    fn rows_side_by_side_give_the_bytes_of_all_rows_together() {
+        let mut compared = 0;
+        for spec in proofhouse_contract::catalog() {
+            let dims: Vec<(&str, u64)> = spec
+                .dims
+                .iter()
+                .map(|dim| (dim.name, if dim.name == "rows" { 7 } else { 32 }))
+                .collect();
+            for layout in Layout::CASES {
+                for values in [ValueClass::Normal, ValueClass::HeavyTies] {
+                    if !spec.values.contains(&values) {
+                        continue;
+                    }
+                    let master = master(spec.name, &dims, layout, values);
+                    let (inputs, initial) = (master.views(false), master.views(true));
+                    let whole =
+                        expected_outputs(&master.call, Mode::Unchecked, &inputs, &initial).unwrap();
+                    for threads in [2, 3, 16] {
+                        let parts = expected_in_parts(&master, 1, threads).unwrap();
+                        for (part, whole) in parts.iter().zip(&whole) {
+                            assert_eq!(
+                                part.storage.as_slice(),
+                                whole.storage.as_slice(),
+                                "{}",
+                                spec.name
+                            );
+                            compared += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(compared > 100, "{compared}");
+    }
+
+    #[test]
+    fn small_cases_and_single_rows_are_computed_whole() {
+        let dims = [("rows", 7), ("hidden", 32)];
+        let small = master("rms_norm", &dims, Layout::Contiguous, ValueClass::Normal);
+        assert!(expected_by_rows(&small).is_none());
+        let dims = [("rows", 1), ("hidden", 32)];
+        let single = master("rms_norm", &dims, Layout::Contiguous, ValueClass::Normal);
+        assert!(expected_in_parts(&single, 1, 4).is_none());
+        assert_eq!(small.call.dtype, Dtype::F32);
+    }
+}
