@@ -19,8 +19,8 @@ use proofhouse_timer_cuda::{
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const GRAPH: Options = Options { launch: Launch::Graph, stream: None, l2_bytes: None };
-const EAGER: Options = Options { launch: Launch::Eager, stream: None, l2_bytes: None };
+const GRAPH: Options = Options::new(Launch::Graph);
+const EAGER: Options = Options::new(Launch::Eager);
 
 /// A part of the probe.
 type Part = fn(&Cuda) -> Outcome;

@@ -169,7 +169,7 @@ impl TimedCopy {
         launch: Launch,
         reuse_bytes: u64,
     ) -> Result<Self, ControlError> {
-        let options = Options { launch, stream: None, l2_bytes: None };
+        let options = Options::new(launch);
         let mut device = CudaDevice::new(cuda, CopyWork::new(cuda, bytes)?, options)?;
         let guessed_ns = device.guess_call_ns(false)?;
         let chosen = device_plan(&Cell {

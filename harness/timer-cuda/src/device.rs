@@ -38,6 +38,9 @@ const LONG_SPIN_NS: u64 = 20_000;
 /// Bytes that the clock kernel writes, and the read kernel may.
 const SCRATCH_BYTES: u64 = 256;
 
+/// Where the driver puts an instance of a graph decides some of its speed.
+pub const INSTANCES: u32 = 4;
+
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -47,6 +50,16 @@ pub struct Options {
     pub stream: Option<Stream>,
     /// Bytes of the L2 cache where the caller knows better; none for what the device says.
     pub l2_bytes: Option<u64>,
+    /// How often a captured graph is instantiated; replays take the instances in turn.
+    pub instances: u32,
+}
+
+impl Options {
+    /// A device's own stream, its own word for its cache, and as many instances as a measurement takes.
+    #[must_use]
+    pub const fn new(launch: Launch) -> Self {
+        Self { launch, stream: None, l2_bytes: None, instances: INSTANCES }
+    }
 }
 
 /// Work on a CUDA device, as the timer asks for it.
@@ -133,7 +146,7 @@ impl<W: CudaWork, D: Driver> CudaDevice<W, D> {
             stream,
             _own_stream: own_stream,
             l2_bytes: chip.l2_bytes,
-            graphs: Graphs::new(driver, stream),
+            graphs: Graphs::new(driver, stream, options.instances),
             kernels,
             stopwatch,
             events,

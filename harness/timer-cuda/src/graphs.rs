@@ -1,9 +1,11 @@
 //! Captured graphs: each rotation is captured once, witnessed, uploaded, and replayed.
 
+use std::cell::Cell;
+
 use proofhouse_timer::host::CallFailure;
 use proofhouse_timer::{DeviceCall, DeviceError, Invalid, Rotation};
 
-use crate::driver::Driver;
+use crate::driver::{Driven, Driver};
 use crate::handle::{Graph, GraphExec, Stream};
 use crate::witness::Witness;
 use crate::work::{CudaWork, sets_of};
@@ -11,17 +13,43 @@ use crate::work::{CudaWork, sets_of};
 /// The most graphs that are kept; a plan of [`crate::device_plan`] needs one.
 const MOST_GRAPHS: usize = 64;
 
-/// A graph that is ready to be launched; it is ended when it is dropped.
+/// A graph that is ready to be launched, instantiated several times; it is ended when it is dropped.
 #[derive(Debug)]
 struct Replay<D: Driver> {
     driver: D,
-    exec: GraphExec,
+    execs: Vec<GraphExec>,
+    /// Launches so far.
+    launches: Cell<usize>,
+}
+
+impl<D: Driver> Replay<D> {
+    /// Instantiates a graph so often and uploads it.
+    fn new(driver: &D, stream: Stream, graph: Graph, times: usize) -> Driven<Self> {
+        let mut replay = Self {
+            driver: driver.clone(),
+            execs: Vec::with_capacity(times),
+            launches: Cell::new(0),
+        };
+        for _ in 0..times {
+            replay.execs.push(driver.graph_instantiate(graph)?);
+        }
+        replay.execs.iter().try_for_each(|exec| driver.exec_upload(*exec, stream))?;
+        Ok(replay)
+    }
+
+    /// Enqueues one of the instances, each in its turn.
+    fn launch(&self, stream: Stream) -> Driven<()> {
+        let launches = self.launches.replace(self.launches.get().wrapping_add(1));
+        self.driver.exec_launch(self.execs[launches % self.execs.len()], stream)
+    }
 }
 
 impl<D: Driver> Drop for Replay<D> {
     fn drop(&mut self) {
-        // A failure here has no one to tell; the context ends what is left.
-        let _ = self.driver.exec_destroy(self.exec);
+        for exec in self.execs.drain(..) {
+            // A failure here has no one to tell; the context ends what is left.
+            let _ = self.driver.exec_destroy(exec);
+        }
     }
 }
 
@@ -30,15 +58,18 @@ impl<D: Driver> Drop for Replay<D> {
 pub(crate) struct Graphs<D: Driver> {
     driver: D,
     stream: Stream,
+    instances: usize,
     calls: Vec<(Rotation, Replay<D>)>,
     restore: Option<(u32, Replay<D>)>,
     witness: Option<Witness>,
 }
 
 impl<D: Driver> Graphs<D> {
-    pub(crate) fn new(driver: &D, stream: Stream) -> Self {
+    /// No graphs; each that comes is instantiated `instances` times.
+    pub(crate) fn new(driver: &D, stream: Stream, instances: u32) -> Self {
         let driver = driver.clone();
-        Self { driver, stream, calls: Vec::new(), restore: None, witness: None }
+        let instances = instances.max(1) as usize;
+        Self { driver, stream, instances, calls: Vec::new(), restore: None, witness: None }
     }
 
     /// What the first graph of the calls holds.
@@ -93,8 +124,7 @@ impl<D: Driver> Graphs<D> {
         let Some(replay) = self.find(rotation) else {
             return Err(DeviceError::new(DeviceCall::Call, "the rotation was not prepared"));
         };
-        let launched = self.driver.exec_launch(replay.exec, self.stream);
-        launched.map_err(|error| error.in_call(DeviceCall::Call))
+        replay.launch(self.stream).map_err(|error| error.in_call(DeviceCall::Call))
     }
 
     /// Enqueues a replay of what restores the sets below `sets`.
@@ -110,15 +140,14 @@ impl<D: Driver> Graphs<D> {
                     restored.map_err(|failure| failure_in(DeviceCall::Restore, failure).on_set(set))
                 })
             })?;
-            let exec = self.ready(graph);
+            let replay = Replay::new(&self.driver, self.stream, graph, 1);
             let destroyed = self.driver.graph_destroy(graph);
-            let exec = exec.map_err(|error| error.in_call(DeviceCall::Restore))?;
-            self.restore = Some((sets, Replay { driver: self.driver.clone(), exec }));
+            let replay = replay.map_err(|error| error.in_call(DeviceCall::Restore))?;
+            self.restore = Some((sets, replay));
             destroyed.map_err(|error| error.in_call(DeviceCall::Restore))?;
         }
         let Some((_, replay)) = &self.restore else { return Ok(()) };
-        let launched = self.driver.exec_launch(replay.exec, self.stream);
-        launched.map_err(|error| error.in_call(DeviceCall::Restore))
+        replay.launch(self.stream).map_err(|error| error.in_call(DeviceCall::Restore))
     }
 
     fn find(&self, rotation: Rotation) -> Option<&Replay<D>> {
@@ -148,20 +177,9 @@ impl<D: Driver> Graphs<D> {
     fn replay_of(&self, graph: Graph, calls: u32) -> Result<(Replay<D>, Witness), DeviceError> {
         let failed = |error: crate::driver::DriverError| error.in_call(DeviceCall::Prepare);
         let witness = Witness::of(&self.driver.graph_nodes(graph).map_err(failed)?, calls);
-        let exec = self.ready(graph).map_err(failed)?;
-        Ok((Replay { driver: self.driver.clone(), exec }, witness))
-    }
-
-    fn ready(&self, graph: Graph) -> crate::driver::Driven<GraphExec> {
-        let exec = self.driver.graph_instantiate(graph)?;
-        match self.driver.exec_upload(exec, self.stream) {
-            Ok(()) => Ok(exec),
-            Err(error) => {
-                // The failed upload is what is told.
-                let _ = self.driver.exec_destroy(exec);
-                Err(error)
-            }
-        }
+        let replay =
+            Replay::new(&self.driver, self.stream, graph, self.instances).map_err(failed)?;
+        Ok((replay, witness))
     }
 }
 

@@ -100,6 +100,8 @@ pub struct FakeDevice {
     noise: Option<(u64, f64)>,
     step_ns: f64,
     escaped_ns: f64,
+    late_host: Option<(u32, f64)>,
+    waits: u32,
     pending_reasons: EventReasons,
     resolution_ns: Option<f64>,
     settled_ns: Option<f64>,
@@ -134,6 +136,8 @@ impl FakeDevice {
             noise: None,
             step_ns: 1.0,
             escaped_ns: 0.0,
+            late_host: None,
+            waits: 1,
             pending_reasons: EventReasons::default(),
             resolution_ns: None,
             settled_ns: None,
@@ -227,6 +231,14 @@ impl FakeDevice {
     #[must_use]
     pub fn escaping(mut self, escaped_ns: f64) -> Self {
         self.escaped_ns = escaped_ns;
+        self
+    }
+
+    /// Lets the device-wide wait after every so many regions last longer by so many nanoseconds, as on a host that is busy
+    /// elsewhere.
+    #[must_use]
+    pub fn late_host(mut self, every: u32, by_ns: f64) -> Self {
+        self.late_host = Some((every, by_ns));
         self
     }
 
@@ -414,6 +426,13 @@ impl Device for FakeDevice {
     fn sync(&mut self) -> Result<(), DeviceError> {
         self.enter(DeviceCall::Sync)?;
         self.clock_ns += self.escaped_ns;
+        // Two waits belong to a region: one before it and one after it.
+        self.waits += 1;
+        if let Some((every, by_ns)) = self.late_host
+            && self.waits.is_multiple_of(2 * every)
+        {
+            self.clock_ns += by_ns;
+        }
         Ok(())
     }
 

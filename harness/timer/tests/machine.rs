@@ -198,6 +198,17 @@ fn work_that_goes_on_after_the_region_is_invalid() {
 }
 
 #[test]
+fn a_host_that_is_late_now_and_then_costs_time_and_no_trust() {
+    let mut device = FakeDevice::steady(10_000.0).late_host(3, 400_000.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 5)).unwrap();
+    let turn = valid(warm.turn(TurnInputs::Rotating).unwrap());
+    assert_eq!(turn.samples.len(), 5);
+    assert!(turn.samples.iter().all(|sample| sample.sync_ns < 2_000), "{:?}", turn.samples);
+    assert!(turn.totals.untimed_ns >= 400_000, "what was taken in vain is accounted for");
+    assert!(turn.totals.wall_ns >= turn.totals.timed_ns as u64 + turn.totals.untimed_ns);
+}
+
+#[test]
 fn a_wait_within_the_limit_is_no_escape() {
     let mut device = FakeDevice::steady(10_000.0).escaping(1_900.0);
     let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 5)).unwrap();

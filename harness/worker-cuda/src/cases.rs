@@ -116,7 +116,7 @@ impl CudaCases {
     fn captured(&mut self, name: &str) -> Result<Reply, Decline> {
         let Some(case) = self.cases.get_mut(name) else { return Ok(unknown_case(name)) };
         case.graph = None;
-        let options = Options { launch: Launch::Graph, stream: None, l2_bytes: None };
+        let options = Options::new(Launch::Graph);
         let work = OneCall(Rc::clone(&case.call));
         let mut device =
             CudaDevice::new(&self.opened.cuda, work, options).map_err(|error| driver(&error))?;

@@ -86,7 +86,7 @@ fn warm_up(
     *timed = None;
     let sets = fresh()?;
     let (footprint_bytes, in_place) = (sets.footprint(), sets.in_place());
-    let options = Options { launch: request.launch, stream: None, l2_bytes: None };
+    let options = Options::new(request.launch);
     let mut device = CudaDevice::new(&opened.cuda, sets, options).map_err(|e| driver(&e))?;
     let call_ns = match device.guess_call_ns(in_place) {
         Ok(call_ns) => call_ns,

@@ -117,10 +117,10 @@ unsafe fn open(setup: &SetupC) -> Result<OpenTimer, Outcome> {
         Outcome::Failed(Status::Device, text)
     })?;
     let options = Options {
-        launch,
         // SAFETY: the caller promises that the stream lives until the timer is closed.
         stream: Some(unsafe { Stream::from_raw(setup.stream as usize) }),
         l2_bytes: (setup.l2_bytes > 0).then_some(setup.l2_bytes),
+        ..Options::new(launch)
     };
     let device = CudaDevice::new(&cuda, work, options).map_err(|error| session::driver(&error))?;
     Ok(OpenTimer(Session::new(device)))
