@@ -417,9 +417,9 @@ pub struct CalibrateArguments {
     /// Write every request and its time as trace events, for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// How much is measured
-    #[arg(long, default_value = "calibration")]
-    pub profile: ProfileId,
+    /// How much is measured [default: calibration, on a GPU calibration-cuda]
+    #[arg(long)]
+    pub profile: Option<ProfileId>,
     /// Write no record of it
     #[arg(long)]
     pub no_record: bool,

@@ -29,8 +29,8 @@ const ESCAPE: (f64, f64) = (5_000.0, 0.05);
 const REPETITIONS: usize = 15;
 /// The first lead-in, and the longest, in nanoseconds.
 const LEAD_IN_NS: (f64, f64) = (50_000.0, 1_000_000.0);
-/// A lead-in lasts this many times what handing a region over took so far.
-const LEAD_IN_FACTOR: f64 = 2.0;
+/// A lead-in lasts this many times the longest that handing a region over took so far.
+const LEAD_IN_FACTOR: f64 = 1.25;
 /// The time over which a multiprocessor's clock is counted, in nanoseconds.
 const CLOCK_NS: u64 = 20_000;
 /// The spin behind which the overhead of another is measured, in nanoseconds.

@@ -11,7 +11,7 @@ use proofhouse_schema::SCHEMA;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{CalibrationRate, CalibrationRecord, Record};
 use proofhouse_schema::exit::Exit;
-use proofhouse_schema::ids::ProviderId;
+use proofhouse_schema::ids::{ProfileId, ProviderId};
 
 use super::run::options;
 use super::{TOOL, archive, out, quick_arguments};
@@ -35,12 +35,14 @@ pub fn calibrate(
     if !(0.0..=1.0).contains(&asked.planted) {
         return Err(CliError::Usage(format!("--planted {}: from 0 to 1", asked.planted)));
     }
-    let (device, word, provider) = match asked.device {
-        CalibrateDevice::Cpu => (DeviceKind::Cpu, DeviceWord::Cpu, "cpu"),
-        CalibrateDevice::Cuda => (DeviceKind::Cuda, DeviceWord::Cuda, "cuda"),
+    let (device, word, provider, profile) = match asked.device {
+        CalibrateDevice::Cpu => (DeviceKind::Cpu, DeviceWord::Cpu, "cpu", "calibration"),
+        CalibrateDevice::Cuda => (DeviceKind::Cuda, DeviceWord::Cuda, "cuda", "calibration-cuda"),
     };
+    let usual = || ProfileId::new(profile).map_err(|error| CliError::Usage(error.to_string()));
+    let profile = asked.profile.clone().map_or_else(usual, Ok)?;
     let run = RunArguments {
-        profile: asked.profile.clone(),
+        profile,
         device: word,
         filter: asked.filter.clone(),
         trace: asked.trace.clone(),
