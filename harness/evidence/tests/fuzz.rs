@@ -22,13 +22,14 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestError, TestRunner};
 
 const AT: Wide = Wide(1_764_550_800_000_000_000);
-const RECORDS: [&str; 6] = [
+const RECORDS: [&str; 7] = [
     include_str!("../../schema/tests/seeds/cell_correctness.json"),
     include_str!("../../schema/tests/seeds/cell_baseline.json"),
     include_str!("../../schema/tests/seeds/cell_errored.json"),
     include_str!("../../schema/tests/seeds/verdict.json"),
     include_str!("../../schema/tests/seeds/session.json"),
     include_str!("../../schema/tests/seeds/selftest.json"),
+    include_str!("../../schema/tests/seeds/selftest-cuda.json"),
 ];
 const LOG: &str = "log/first.jsonl";
 

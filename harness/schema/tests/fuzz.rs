@@ -22,13 +22,14 @@ use serde_json::Value;
 /// More than any test here needs; a reader that believes a promise of many rows needs far more.
 const MEMORY: u64 = 1 << 30;
 
-const RECORDS: [&str; 6] = [
+const RECORDS: [&str; 7] = [
     include_str!("seeds/cell_correctness.json"),
     include_str!("seeds/cell_baseline.json"),
     include_str!("seeds/cell_errored.json"),
     include_str!("seeds/verdict.json"),
     include_str!("seeds/session.json"),
     include_str!("seeds/selftest.json"),
+    include_str!("seeds/selftest-cuda.json"),
 ];
 const REQUESTS: &str = include_str!("seeds/requests.jsonl");
 const REPLIES: &str = include_str!("seeds/replies.jsonl");
