@@ -118,6 +118,19 @@ fn a_difference_under_the_noise_floor_is_a_tie() {
 }
 
 #[test]
+fn a_session_that_does_not_see_a_slowdown_calls_no_tie_and_the_rank_is_shared_all_the_same() {
+    let mut seen = cell(3, &[("numpy", 1.0), ("onnxruntime", 1.5)]);
+    seen.session().controls[1] = control(0.05, 1.0, Speed::Inconclusive, false);
+    let gate = only(&[seen]);
+    for ranking in [&gate.cells[0].ranking, &gate.overall.as_ref().unwrap().ranking] {
+        assert_eq!(speed(ranking, "cpu", "numpy"), Speed::Inconclusive);
+        assert_eq!(speed(ranking, "cpu", "onnxruntime"), Speed::Win);
+        let ranks: Vec<u32> = ranking.standings.iter().map(|standing| standing.rank).collect();
+        assert_eq!(ranks, [1, 1, 2]);
+    }
+}
+
+#[test]
 fn one_replicate_leads_and_trails_and_never_wins_or_loses() {
     let gate = only(&[
         replicated(3, &[("numpy", 2.0), ("onnxruntime", 1.0)], 1),
@@ -172,6 +185,17 @@ fn the_overall_order_is_the_geometric_mean_over_cells() {
     let best = gate.against_best.unwrap();
     assert!((best.estimate.ratio.0 - 1.2).abs() < 0.01 && best.cells == 2, "{best:?}");
     assert!(best.worst.starts_with("rows="));
+}
+
+#[test]
+fn the_loudest_session_decides_what_is_called_over_a_gate() {
+    let (quiet, mut loud) = (cell(1, &[("numpy", 1.05)]), cell(2, &[("numpy", 1.05)]));
+    loud.session().controls[0].estimate.as_mut().unwrap().high = Real(1.08);
+    let gate = only(&[quiet.clone(), loud]);
+    assert_eq!(speed(&gate.cells[0].ranking, "cpu", "numpy"), Speed::Win);
+    let overall = gate.overall.unwrap();
+    assert_eq!(speed(&overall.ranking, "cpu", "numpy"), Speed::Inconclusive);
+    assert_eq!(ranks(&only(&[quiet]).overall.unwrap().ranking), [("cpu", 1), ("numpy", 2)]);
 }
 
 #[test]

@@ -3,17 +3,28 @@
 use maud::{Markup, PreEscaped, html as page};
 use proofhouse_schema::gate::GateKind;
 use proofhouse_schema::report::{CellRow, ReportModel};
+use proofhouse_schema::verdict::Verdict;
 
 use super::{SHOWN, by_operator, cells, orderings, word};
 use crate::plot::{self, PlotError};
 use crate::remarks::Remarks;
 use crate::words;
 
+/// Timed cells up to which all have plots of their own. Of more, those that did not pass have, and the first of each
+/// operator: a page of hundreds stays small, and the evidence has the samples of all.
+const DRAWN: usize = 100;
+const DRAWN_OF_EACH: usize = 6;
+
 pub(super) fn section(model: &ReportModel, remarks: &Remarks) -> Result<Markup, PlotError> {
+    let timed = model.cells.iter().filter(|cell| cell.kind == GateKind::Baseline).count();
     let mut operators = Vec::new();
     for (operator, cells) in by_operator(model, GateKind::Baseline) {
         let forest = plot::forest(&operator, &cells)?;
-        let details = cells.iter().map(|c| cell(c)).collect::<Result<Vec<_>, _>>()?;
+        let draws = |at: usize, c: &CellRow| {
+            timed <= DRAWN || at < DRAWN_OF_EACH || c.verdict != Verdict::Pass
+        };
+        let details = cells.iter().enumerate().map(|(at, c)| cell(c, draws(at, c)));
+        let details = details.collect::<Result<Vec<_>, _>>()?;
         let orders = remarks.orderings.iter().filter(|gate| gate.operator.as_str() == operator);
         let orders = orders.map(orderings::gate).collect::<Result<Vec<_>, _>>()?;
         operators.push((operator, forest, orders, details));
@@ -50,9 +61,8 @@ fn folded(details: &[Markup]) -> Markup {
     }
 }
 
-fn cell(cell: &CellRow) -> Result<Markup, PlotError> {
-    let intervals = plot::intervals(cell)?;
-    let scatter = plot::scatter(cell)?;
+fn cell(cell: &CellRow, drawn: bool) -> Result<Markup, PlotError> {
+    let plots = if drawn { Some((plot::intervals(cell)?, plot::scatter(cell)?)) } else { None };
     Ok(page! {
         details {
             summary {
@@ -65,9 +75,13 @@ fn cell(cell: &CellRow) -> Result<Markup, PlotError> {
             }
             div {
                 (times(cell))
-                div.side {
-                    div { h4 { "Time per call" } div.plot { (PreEscaped(plot::inline(&intervals))) } }
-                    div { h4 { "Samples, in the order they were taken" } div.plot { (PreEscaped(plot::inline(&scatter))) } }
+                @if let Some((intervals, scatter)) = &plots {
+                    div.side {
+                        div { h4 { "Time per call" } div.plot { (PreEscaped(plot::inline(intervals))) } }
+                        div { h4 { "Samples, in the order they were taken" } div.plot { (PreEscaped(plot::inline(scatter))) } }
+                    }
+                } @else {
+                    p.faint { "Not drawn in a page of so many cells; its samples: " code { "proofhouse query \"SELECT * FROM samples\"" } }
                 }
                 (comparisons(cell))
                 (cells::reasons(cell))

@@ -1,7 +1,7 @@
 //! The table of one gate: a row for each cell, ranked or not.
 
 use proofhouse_schema::ordering::{CellOrdering, GateOrdering, Pair, Standing, UnrankedCell};
-use proofhouse_schema::verdict::Comparison;
+use proofhouse_schema::verdict::{Comparison, Estimate};
 
 use super::error::TableFault;
 use super::{Column, chosen, heads, line};
@@ -172,12 +172,16 @@ fn of_cell(gate: &GateOrdering, cell: &CellOrdering, shows: Shows) -> String {
     }
 }
 
-/// `1.43x [1.38, 1.49]`.
+/// `1.043x [1.038, 1.049]`, or why there is no number.
 pub(super) fn brief(comparison: &Comparison) -> String {
-    match &comparison.estimate {
-        Some(e) => format!("{:.2}x [{:.2}, {:.2}]", e.ratio.0, e.low.0, e.high.0),
-        None => "no estimate".to_owned(),
-    }
+    comparison.estimate.as_ref().map_or_else(|| "no estimate".to_owned(), ratio)
+}
+
+/// A ratio with its interval, with three digits after the point where a percent is much.
+pub(super) fn ratio(estimate: &Estimate) -> String {
+    let Estimate { ratio, low, high, .. } = estimate;
+    let digits = if ratio.0 < 2.0 { 3 } else { 2 };
+    format!("{:.digits$}x [{:.digits$}, {:.digits$}]", ratio.0, low.0, high.0)
 }
 
 fn of_unranked(cell: &UnrankedCell, shows: Shows) -> String {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proofhouse_schema::ordering::GateOrdering;
 use proofhouse_schema::verdict::Verdict;
 
-use super::cells::{against_best, brief};
+use super::cells::{against_best, brief, ratio};
 use super::error::TableFault;
 use super::{Column, chosen, heads, line};
 use crate::log::plain;
@@ -97,10 +97,7 @@ fn of_gate(gate: &GateOrdering, shows: Shows) -> String {
             (ranked, 0) => ranked.to_string(),
             (ranked, others) => format!("{ranked} of {}", ranked + others),
         },
-        Shows::Ratio => best.map_or_else(none, |best| {
-            let e = &best.estimate;
-            format!("{:.2}x [{:.2}, {:.2}]", e.ratio.0, e.low.0, e.high.0)
-        }),
+        Shows::Ratio => best.map_or_else(none, |best| ratio(&best.estimate)),
         Shows::Worst => worst(gate).unwrap_or_else(none),
         Shows::Verdicts => verdicts(gate),
     }
