@@ -22,6 +22,8 @@ mod cuda;
 mod device;
 mod driver;
 mod events;
+#[cfg(test)]
+mod faults;
 pub mod ffi;
 mod graphs;
 mod guess;
@@ -29,6 +31,8 @@ mod handle;
 mod kernels;
 mod memory;
 mod plan;
+#[cfg(test)]
+mod scripted;
 mod sensors;
 mod stopwatch;
 mod stream;
