@@ -110,13 +110,14 @@ impl<D: Driver> Graphs<D> {
         if given.is_none() {
             self.driver.graph_destroy(graph).map_err(|e| e.in_call(DeviceCall::Prepare))?;
         }
-        let (replay, witness) = made?;
-        let fault = witness.fault(self.witness.as_ref());
-        if fault.is_none() {
-            self.calls.push((rotation, replay));
-            self.witness.get_or_insert(witness);
+        match made? {
+            Ok((replay, witness)) => {
+                self.calls.push((rotation, replay));
+                self.witness.get_or_insert(witness);
+                Ok(None)
+            }
+            Err(fault) => Ok(Some(fault)),
         }
-        Ok(fault)
     }
 
     /// Enqueues a replay of a rotation that was prepared.
@@ -174,12 +175,21 @@ impl<D: Driver> Graphs<D> {
         }
     }
 
-    fn replay_of(&self, graph: Graph, calls: u32) -> Result<(Replay<D>, Witness), DeviceError> {
+    /// A graph made ready, or why it is not what is to be timed: then nothing is made of it, for it may not even be one
+    /// that can be launched.
+    fn replay_of(
+        &self,
+        graph: Graph,
+        calls: u32,
+    ) -> Result<Result<(Replay<D>, Witness), Invalid>, DeviceError> {
         let failed = |error: crate::driver::DriverError| error.in_call(DeviceCall::Prepare);
         let witness = Witness::of(&self.driver.graph_nodes(graph).map_err(failed)?, calls);
+        if let Some(fault) = witness.fault(self.witness.as_ref()) {
+            return Ok(Err(fault));
+        }
         let replay =
             Replay::new(&self.driver, self.stream, graph, self.instances).map_err(failed)?;
-        Ok((replay, witness))
+        Ok(Ok((replay, witness)))
     }
 }
 

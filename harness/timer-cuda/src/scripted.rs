@@ -228,20 +228,20 @@ impl Driver for Scripted {
     }
 
     fn capture_end(&self, _stream: Stream) -> Driven<Graph> {
-        let nodes = self.0.borrow_mut().capturing.take().unwrap_or_default();
+        let mut nodes = self.0.borrow_mut().capturing.take().unwrap_or_default();
+        if self.call("capture_end", |fault| fault == Fault::NoNodes)?.is_some() {
+            nodes.clear();
+        }
         let made = self.make("capture_end")?;
         self.0.borrow_mut().graphs.insert(made, nodes);
         Ok(Graph::new(made))
     }
 
     fn graph_nodes(&self, graph: Graph) -> Driven<Vec<Node>> {
-        let can = |fault| matches!(fault, Fault::NoNodes | Fault::OtherNodes);
-        let fault = self.call("graph_nodes", can)?;
+        let renamed = self.call("graph_nodes", |fault| fault == Fault::OtherNodes)?;
         let mut nodes = self.0.borrow().graphs[&graph.raw()].clone();
-        match fault {
-            Some(Fault::NoNodes) => nodes.clear(),
-            Some(_) => rename(&mut nodes),
-            None => {}
+        if renamed.is_some() {
+            rename(&mut nodes);
         }
         Ok(nodes)
     }
@@ -249,6 +249,10 @@ impl Driver for Scripted {
     fn graph_instantiate(&self, graph: Graph) -> Driven<GraphExec> {
         let made = self.make("graph_instantiate")?;
         let mut state = self.0.borrow_mut();
+        if state.graphs[&graph.raw()].is_empty() {
+            let name = "CUDA_ERROR_INVALID_VALUE".to_owned();
+            return Err(DriverError { code: 1, name, ..illegal("graph_instantiate") });
+        }
         let ns = KERNEL_NS * state.graphs[&graph.raw()].len() as f64;
         state.execs.insert(made, ns);
         Ok(GraphExec::new(made))

@@ -166,7 +166,7 @@ impl<D: Device> Core<D> {
         for _ in 1..ESCAPE_TRIES {
             let from_ns = self.host_now()?;
             match self.take_once(region) {
-                Err(Stop::Invalid(reason)) if matches!(reason, Invalid::WorkEscaped { .. }) => {
+                Err(Stop::Invalid(Invalid::WorkEscaped { .. })) => {
                     begun.get_or_insert(from_ns);
                 }
                 Ok(taken) => return Ok(taken.since(begun, from_ns)),
