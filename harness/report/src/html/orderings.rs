@@ -39,16 +39,17 @@ pub(super) fn gate(gate: &GateOrdering) -> Result<Markup, PlotError> {
 }
 
 fn squares(gate: &GateOrdering, ids: &[&ProviderId]) -> Markup {
+    let deepest = plot::deepest(gate);
     page! {
         div.scroll.tall tabindex="0" role="region" aria-label={ "standings of " (gate.gate) } {
             table {
                 thead { tr { th { "cell" } @for id in ids { th { (id) } } } }
                 tbody {
                     @if let Some(overall) = &gate.overall {
-                        tr { td { strong { "mean of " (overall.cells.len()) } } @for id in ids { (square(&overall.ranking, id)) } }
+                        tr { td { strong { "mean of " (overall.cells.len()) } } @for id in ids { (square(&overall.ranking, id, deepest)) } }
                     }
                     @for cell in &gate.cells {
-                        tr { td.key { (cell.cell) } @for id in ids { (square(&cell.ranking, id)) } }
+                        tr { td.key { (cell.cell) } @for id in ids { (square(&cell.ranking, id, deepest)) } }
                     }
                 }
             }
@@ -56,14 +57,15 @@ fn squares(gate: &GateOrdering, ids: &[&ProviderId]) -> Markup {
     }
 }
 
-fn square(ranking: &Ranking, id: &ProviderId) -> Markup {
+fn square(ranking: &Ranking, id: &ProviderId, deepest: f64) -> Markup {
     let Some(standing) = ranking.standings.iter().find(|s| s.provider == *id) else {
         return page! { td.square { "–" } };
     };
     let ratio = plot::over_first(standing);
     let best = standing.rank == 1;
     let tied = best && ranking.standings.iter().filter(|s| s.rank == 1).count() > 1;
-    let class = format!("square d{}{}", plot::shade(ratio), if best { " best" } else { "" });
+    let class =
+        format!("square d{}{}", plot::shade(ratio, deepest), if best { " best" } else { "" });
     page! { td class=(class) { (plot::times(ratio)) @if tied { " =" } } }
 }
 

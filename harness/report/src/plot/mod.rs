@@ -18,7 +18,7 @@ pub use standings::standings;
 
 pub(crate) use palette::inline;
 pub(crate) use sizes::longest;
-pub(crate) use standings::{in_order, over_first, shade, times};
+pub(crate) use standings::{deepest, in_order, over_first, shade, times};
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -1,5 +1,5 @@
 //! One gate: who stands where in every cell. Rows are cells, columns providers; a square says how many times as long as the
-//! first a provider takes, the deeper the longer.
+//! first a provider takes, the deeper the longer; the slowest of the gate is deepest.
 
 use plotters::prelude::*;
 use proofhouse_schema::ids::ProviderId;
@@ -12,8 +12,8 @@ use super::{Area, PlotError, draw, font, widest, width};
 const ROW: i32 = 22;
 const HEAD: i32 = 84;
 const GAP: i32 = 6;
-/// How many times as long gets the deepest color.
-const DEEPEST: f64 = 6.0;
+/// How many times as long gets the deepest color, at least.
+const DEEPEST: f64 = 2.0;
 
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
@@ -37,6 +37,7 @@ pub fn standings(gate: &GateOrdering) -> Result<Option<String>, PlotError> {
         (left + column * ids.len() as i32 + 12).max(620) as u32,
         (HEAD + ROW * rows.len() as i32 + GAP + 12) as u32,
     );
+    let deepest = deepest(gate);
     let what = format!("{}: time over the first's, by cell and provider", gate.gate);
     let svg = draw(&what, &what, size, |area| {
         head(area, gate)?;
@@ -55,7 +56,7 @@ pub fn standings(gate: &GateOrdering) -> Result<Option<String>, PlotError> {
                     (left + column * at as i32, y),
                     (left + column * (at as i32 + 1) - 4, y + ROW - 4),
                 ];
-                square(area, frame, ranking, id)?;
+                square(area, (frame, deepest), ranking, id)?;
             }
         }
         Ok(())
@@ -85,13 +86,18 @@ fn head(area: &Area<'_>, gate: &GateOrdering) -> Drawn {
     area.draw(&Text::new(key.to_owned(), (10, 44), font(12, FAINT)))
 }
 
-fn square(area: &Area<'_>, frame: [(i32, i32); 2], ranking: &Ranking, id: &ProviderId) -> Drawn {
+fn square(
+    area: &Area<'_>,
+    (frame, deepest): ([(i32, i32); 2], f64),
+    ranking: &Ranking,
+    id: &ProviderId,
+) -> Drawn {
     let Some(standing) = ranking.standings.iter().find(|s| s.provider == *id) else {
         let at = ((frame[0].0 + frame[1].0) / 2 - 3, frame[0].1 + 3);
         return area.draw(&Text::new("–".to_owned(), at, font(12, FAINT)));
     };
     let ratio = over_first(standing);
-    area.draw(&Rectangle::new(frame, SECOND.mix(0.55 * depth(ratio)).filled()))?;
+    area.draw(&Rectangle::new(frame, SECOND.mix(0.55 * depth(ratio, deepest)).filled()))?;
     let best = standing.rank == 1;
     let edge = if best { FIRST.stroke_width(2) } else { GRID.stroke_width(1) };
     area.draw(&Rectangle::new(frame, edge))?;
@@ -116,14 +122,20 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
+/// How many times as long gets the deepest color: the slowest of a gate.
+pub(crate) fn deepest(gate: &GateOrdering) -> f64 {
+    let standings = gate.cells.iter().flat_map(|cell| &cell.ranking.standings);
+    standings.map(over_first).filter(|ratio| ratio.is_finite()).fold(DEEPEST, f64::max)
+}
+
 /// From 0 at the first to 1 at the deepest color.
-fn depth(ratio: f64) -> f64 {
-    (ratio.max(1.0).ln() / DEEPEST.ln()).clamp(0.0, 1.0)
+fn depth(ratio: f64, deepest: f64) -> f64 {
+    (ratio.max(1.0).ln() / deepest.ln()).clamp(0.0, 1.0)
 }
 
 /// The step of a color in a page, from 0 to 5.
-pub(crate) fn shade(ratio: f64) -> u8 {
-    (5.0 * depth(ratio)).ceil() as u8
+pub(crate) fn shade(ratio: f64, deepest: f64) -> u8 {
+    (5.0 * depth(ratio, deepest)).ceil() as u8
 }
 
 #[cfg(test)]
@@ -132,10 +144,12 @@ mod tests {
 
     #[test]
     fn the_first_has_no_color_and_the_slow_ones_all_of_it() {
+        let depth = |ratio| depth(ratio, 6.0);
         assert_eq!((depth(1.0), depth(0.9)), (0.0, 0.0));
         assert!(depth(1.2) > 0.0 && depth(1.2) < depth(2.0));
         assert_eq!((depth(6.0), depth(900.0)), (1.0, 1.0));
-        assert_eq!([1.0, 1.01, 2.0, 6.0, 900.0].map(shade), [0, 1, 2, 5, 5]);
+        let shades = [1.0, 1.01, 2.0, 6.0, 900.0].map(|ratio| shade(ratio, 6.0));
+        assert_eq!(shades, [0, 1, 2, 5, 5]);
     }
 
     #[test]
