@@ -81,8 +81,7 @@ fn head(area: &Area<'_>, gate: &GateOrdering) -> Drawn {
     area.draw(&Text::new(gate.gate.to_string(), (10, 8), font(16, INK)))?;
     let about = format!("{}{contract}", gate.place);
     area.draw(&Text::new(about, (10, 28), font(12, FAINT)))?;
-    let key =
-        "time over the first's; framed: nobody is called faster; = not separated from the first";
+    let key = "time over the first's; framed: nobody is called faster, = where several share that";
     area.draw(&Text::new(key.to_owned(), (10, 44), font(12, FAINT)))
 }
 
