@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use proofhouse_schema::canonical::Digest;
 use proofhouse_schema::evidence::{CellRecord, SessionRecord};
-use proofhouse_schema::gate::{GateKind, TimingRule};
+use proofhouse_schema::gate::GateKind;
 use proofhouse_schema::ids::{GateId, ProviderId};
 use proofhouse_schema::ordering::{CellOrdering, GateOrdering, UnrankedCell};
 use proofhouse_schema::samples::Samples;
@@ -82,8 +82,11 @@ impl Group {
         self.is_like(record) && self.place.as_ref() == place
     }
 
+    /// What the gate requires of a speed changes verdicts and no order.
     fn is_like(&self, record: &CellRecord) -> bool {
-        let rule = |record: &CellRecord| -> Option<TimingRule> { record.gate.timing.clone() };
+        let rule = |record: &CellRecord| {
+            record.gate.timing.as_ref().map(|timing| (timing.contract.clone(), timing.margin))
+        };
         self.sample.gate.id == record.gate.id
             && self.sample.gate.device == record.gate.device
             && self.sample.candidate.id == record.candidate.id
