@@ -347,6 +347,9 @@ fn timed_turn(
         case.timed = Some(timed);
     }
     let timed = case.timed.as_mut().ok_or_else(|| other("not prepared"))?;
+    if timed.cold && asked.phase == Phase::Turn {
+        return Err(other("the timer is not warm"));
+    }
     let measured = timed.measure(asked, defect, memory, fast);
     if asked.publish {
         write(tensor(&request, "y")?, &timed.out)?;

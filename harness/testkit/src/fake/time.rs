@@ -19,6 +19,8 @@ pub(crate) struct Timed {
     pub(crate) eps: f64,
     pub(crate) out: Vec<f32>,
     pub(crate) calls: u32,
+    /// Whether the warm-up gave nothing: then there is no timer for turns.
+    pub(crate) cold: bool,
     /// The result that a memo by address keeps.
     kept: Option<Vec<f32>>,
     turns: u32,
@@ -117,6 +119,9 @@ impl Timed {
         let found = device::refused(defect, asked, self.turns).filter(|_| on_device);
         if found.is_some() {
             elapsed.clear();
+        }
+        if asked.phase == Phase::Warm {
+            self.cold = found.is_some();
         }
         let mut measured = Measured {
             case: asked.case.clone(),
