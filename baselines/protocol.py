@@ -27,6 +27,7 @@ import platform
 import socket
 import sys
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 from refusals import Refused, Unsupported
 from tensors import DTYPES, Tensor
@@ -40,6 +41,18 @@ _TIMERS = {"cpu": "timer", "cuda": "timer_cuda"}
 if DEVICE not in _TIMERS:
     sys.exit("PROOFHOUSE_DEVICE asks for {!r}; accepted: cpu, cuda:UUID".format(DEVICE))
 _timer = importlib.import_module(_TIMERS[DEVICE])
+
+
+def digest(path):
+    """The sha256 of a file; None where it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for piece in iter(lambda: file.read(1 << 20), b""):
+                found.update(piece)
+    except OSError:
+        return None
+    return found.hexdigest()
 
 
 class ProtocolError(Exception):
@@ -232,21 +245,15 @@ class _Worker:
 
     def say_witness(self, _request):
         """Says what is mapped and imported."""
-        libraries = [{"name": os.path.basename(path), "sha256": self.digest(path)} for path in mapped_libraries()]
+        paths = mapped_libraries()
+        new = [path for path in paths if path not in self.digests]
+        with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:  # a GPU's libraries are gigabytes
+            self.digests.update(zip(new, pool.map(digest, new)))
+        libraries = [{"name": os.path.basename(path), "sha256": self.digests[path]} for path in paths]
         fields = {"libraries": libraries, "packages": self.hello["packages"]}
         fields["kernels"] = self.place.kernels()
         fields.update(self.witness())
         return "witnessed", fields
-
-    def digest(self, path):
-        """The sha256 of a mapped file; None where it cannot be read."""
-        if path not in self.digests:
-            try:
-                with open(path, "rb") as file:
-                    self.digests[path] = hashlib.sha256(file.read()).hexdigest()
-            except OSError:
-                self.digests[path] = None
-        return self.digests[path]
 
     def release(self, request):
         """Forgets a case."""
