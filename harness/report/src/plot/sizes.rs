@@ -241,7 +241,9 @@ impl<'a> Panel<'a> {
             if let Some(number) = number {
                 shape(area, number, (x - 7, y), color)?;
             }
-            area.draw(&Text::new(name.to_owned(), (x, y - 6), font(12, color)))?;
+            // The mark has the color; the name has contrast.
+            let ink = if number.is_some() { INK } else { FAINT };
+            area.draw(&Text::new(name.to_owned(), (x, y - 6), font(12, ink)))?;
         }
         Ok(())
     }

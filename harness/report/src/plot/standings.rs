@@ -96,7 +96,7 @@ fn square(
         return area.draw(&Text::new("–".to_owned(), at, font(12, FAINT)));
     };
     let ratio = over_first(standing);
-    area.draw(&Rectangle::new(frame, SECOND.mix(0.55 * depth(ratio, deepest)).filled()))?;
+    area.draw(&Rectangle::new(frame, SECOND.mix(0.45 * depth(ratio, deepest)).filled()))?;
     let best = standing.rank == 1;
     let edge = if best { FIRST.stroke_width(2) } else { GRID.stroke_width(1) };
     area.draw(&Rectangle::new(frame, edge))?;
