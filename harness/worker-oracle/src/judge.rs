@@ -13,6 +13,7 @@ use proofhouse_schema::real::Real;
 use crate::error::CheckerError;
 use crate::image::{Image, Slot};
 use crate::master::Master;
+use crate::rows::judge_by_rows;
 
 /// A posed case: what was in its file, and what should be there after a run.
 #[derive(Debug)]
@@ -131,13 +132,17 @@ impl PosedCase {
     fn compare(&self, bytes: &[u8]) -> Result<Vec<TensorComparison>, CheckerError> {
         let (inputs, initial) = (self.master.views(false), self.master.views(true));
         let candidate: Vec<_> = self.written().map(|slot| view(slot, bytes)).collect();
-        let comparisons = judge(&Judging {
+        let judging = Judging {
             call: &self.master.call,
             inputs: &inputs,
             initial: &initial,
             expected: self.master.expected()?,
             candidate: &candidate,
-        })?;
+        };
+        let comparisons = match judge_by_rows(&judging) {
+            Some(comparisons) => comparisons,
+            None => judge(&judging)?,
+        };
         let layout = |name: &str| {
             self.written().find(|slot| slot.name == name).map(|slot| slot.layout.clone())
         };

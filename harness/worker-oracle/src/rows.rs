@@ -1,10 +1,11 @@
-//! Expected outputs of a large case, runs of rows side by side: rows do not depend on each other.
+//! Expected outputs and comparisons of a large case, runs of rows side by side: rows do not depend on each other.
 
 use std::ops::Range;
 
 use proofhouse_contract::spec::Extent;
 use proofhouse_contract::{
-    Call, Mode, OwnedTensor, TensorLayout, TensorSpec, TensorView, expected_outputs,
+    AlignedBytes, Call, Comparison, Element, Judging, Mode, OwnedTensor, TensorLayout, TensorSpec,
+    TensorView, expected_outputs, judge,
 };
 
 use crate::master::Master;
@@ -20,26 +21,119 @@ pub(crate) fn expected_by_rows(master: &Master) -> Option<Vec<OwnedTensor>> {
 }
 
 fn expected_in_parts(master: &Master, least: u64, threads: u64) -> Option<Vec<OwnedTensor>> {
-    let rows = master.call.dim("rows").ok()?;
-    let elements = master.tensors.iter().map(|tensor| tensor.layout.elements()).max()?;
-    let all_by_row = master.call.outputs().all(by_row);
+    let parts = parts_of(&master.call, &master.tensors, least, threads)?;
+    let (call, tensors) = (&master.call, &master.tensors);
+    let computed = side_by_side(&parts, |rows| expected_of(call, tensors, rows))?;
+    Some(joined(master, &parts, &computed))
+}
+
+/// Compares every written tensor, as [`judge`] does; none for a small case, for one whose written tensors have no rows,
+/// and where a comparison failed, whose error is to be that of the whole case.
+pub(crate) fn judge_by_rows(judging: &Judging<'_>) -> Option<Vec<Comparison>> {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
+    judge_in_parts(judging, SIDE_BY_SIDE, threads)
+}
+
+fn judge_in_parts(judging: &Judging<'_>, least: u64, threads: u64) -> Option<Vec<Comparison>> {
+    let parts = parts_of(judging.call, judging.expected, least, threads)?;
+    let compared = side_by_side(&parts, |rows| judge_part(judging, &rows))?;
+    let mut whole: Option<Vec<Comparison>> = None;
+    for (rows, part) in parts.iter().zip(compared) {
+        let moved = judging.call.outputs().zip(part);
+        let moved = moved.map(|(spec, one)| shifted(one, spec, rows.start)).collect::<Vec<_>>();
+        match &mut whole {
+            None => whole = Some(moved),
+            Some(whole) => whole.iter_mut().zip(moved).for_each(|(all, one)| merge(all, one)),
+        }
+    }
+    whole
+}
+
+/// Runs of rows for several threads; none where one is enough, or where a written tensor has no rows.
+fn parts_of(
+    call: &Call,
+    tensors: &[OwnedTensor],
+    least: u64,
+    threads: u64,
+) -> Option<Vec<Range<u64>>> {
+    let rows = call.dim("rows").ok()?;
+    let elements = tensors.iter().map(|tensor| tensor.layout.elements()).max()?;
+    let all_by_row = call.outputs().all(by_row);
     if rows < 2 || threads < 2 || elements < least || !all_by_row {
         return None;
     }
     let each = rows.div_ceil(threads);
-    let parts: Vec<Range<u64>> =
-        (0..rows).step_by(each as usize).map(|from| from..(from + each).min(rows)).collect();
-    let computed = std::thread::scope(|scope| {
-        let started: Vec<_> = parts
-            .iter()
-            .map(|part| {
-                let (call, tensors) = (&master.call, &master.tensors);
-                scope.spawn(move || expected_of(call, tensors, part.clone()))
-            })
-            .collect();
-        started.into_iter().map(|thread| thread.join().ok()?).collect::<Option<Vec<_>>>()
-    })?;
-    Some(joined(master, &parts, &computed))
+    Some((0..rows).step_by(each as usize).map(|from| from..(from + each).min(rows)).collect())
+}
+
+/// What every run of rows gives; none where one gives nothing.
+fn side_by_side<T: Send>(
+    parts: &[Range<u64>],
+    work: impl Fn(Range<u64>) -> Option<T> + Sync,
+) -> Option<Vec<T>> {
+    std::thread::scope(|scope| {
+        let started: Vec<_> = parts.iter().map(|part| scope.spawn(|| work(part.clone()))).collect();
+        started.into_iter().map(|thread| thread.join().ok()?).collect()
+    })
+}
+
+fn judge_part(judging: &Judging<'_>, rows: &Range<u64>) -> Option<Vec<Comparison>> {
+    let mut call = judging.call.clone();
+    call.dims.insert("rows".to_owned(), rows.end - rows.start);
+    let (inputs, outputs) = (|| judging.call.inputs(), || judging.call.outputs());
+    let expected: Vec<OwnedTensor> = judging
+        .call
+        .outputs()
+        .zip(judging.expected)
+        .map(|(spec, tensor)| {
+            let view = part_of(spec, &tensor.view(), rows);
+            let mut storage = AlignedBytes::new(view.bytes.len(), 0);
+            storage.as_mut_slice().copy_from_slice(view.bytes);
+            OwnedTensor { name: tensor.name, layout: view.layout, storage }
+        })
+        .collect();
+    judge(&Judging {
+        call: &call,
+        inputs: &parts_of_all(inputs(), judging.inputs, rows),
+        initial: &parts_of_all(outputs(), judging.initial, rows),
+        expected: &expected,
+        candidate: &parts_of_all(outputs(), judging.candidate, rows),
+    })
+    .ok()
+}
+
+fn parts_of_all<'a, 's>(
+    specs: impl Iterator<Item = &'s TensorSpec>,
+    views: &[TensorView<'a>],
+    rows: &Range<u64>,
+) -> Vec<TensorView<'a>> {
+    specs.zip(views).map(|(spec, view)| part_of(spec, view, rows)).collect()
+}
+
+/// A comparison of a run of rows, its elements named by their place in the whole tensor.
+fn shifted(mut part: Comparison, spec: &TensorSpec, first: u64) -> Comparison {
+    let shift = |element: &mut Element| {
+        if spec.shape.len() == 1 { element.column += first } else { element.row += first }
+    };
+    part.worst.iter_mut().for_each(shift);
+    part.first_bad.iter_mut().for_each(shift);
+    part
+}
+
+/// Adds the comparison of the rows that follow.
+fn merge(all: &mut Comparison, next: Comparison) {
+    if next.max_ulps > all.max_ulps {
+        all.worst = next.worst;
+    }
+    all.elements += next.elements;
+    all.finite += next.finite;
+    all.class_mismatches += next.class_mismatches;
+    all.out_of_tolerance += next.out_of_tolerance;
+    all.max_ulps = all.max_ulps.max(next.max_ulps);
+    all.max_abs = all.max_abs.max(next.max_abs);
+    all.max_rel = all.max_rel.max(next.max_rel);
+    all.first_bad.extend(next.first_bad);
+    all.first_bad.truncate(Comparison::LISTED);
 }
 
 /// Whether a tensor has one row, or one element, for each of the case's.
@@ -54,7 +148,7 @@ fn expected_of(call: &Call, tensors: &[OwnedTensor], rows: Range<u64>) -> Option
     let views: Vec<(bool, TensorView<'_>)> = call
         .tensors()
         .zip(tensors)
-        .map(|(spec, tensor)| (spec.role.is_written(), view_of(spec, tensor, &rows)))
+        .map(|(spec, tensor)| (spec.role.is_written(), part_of(spec, &tensor.view(), &rows)))
         .collect();
     let of = |written: bool| -> Vec<TensorView<'_>> {
         views.iter().filter(|(is, _)| *is == written).map(|(_, view)| view.clone()).collect()
@@ -63,10 +157,9 @@ fn expected_of(call: &Call, tensors: &[OwnedTensor], rows: Range<u64>) -> Option
 }
 
 /// A tensor's run of rows; the whole tensor where it has none.
-fn view_of<'a>(spec: &TensorSpec, tensor: &'a OwnedTensor, rows: &Range<u64>) -> TensorView<'a> {
-    let whole = tensor.view();
+fn part_of<'a>(spec: &TensorSpec, whole: &TensorView<'a>, rows: &Range<u64>) -> TensorView<'a> {
     if !by_row(spec) {
-        return whole;
+        return whole.clone();
     }
     let (layout, bytes) = slice(&whole.layout, rows.clone());
     TensorView::new(layout, &whole.bytes[bytes])
@@ -169,6 +262,53 @@ mod tests {
             }
         }
         assert!(compared > 100, "{compared}");
+    }
+
+    /// Changes a bit of row `place`, or of element `place` of a tensor that has one for each row.
+    fn spoil(tensor: &mut OwnedTensor, place: u64) {
+        let vector = tensor.layout.shape.len() == 1;
+        let (row, column) = if vector { (0, place) } else { (place, tensor.layout.width() - 1) };
+        let bits = tensor.view().bits(row, column);
+        tensor.view_mut().set_bits(row, column, bits ^ 0b1_0000);
+    }
+
+    #[test]
+    fn rows_side_by_side_are_compared_as_all_rows_together() {
+        let mut bad = 0;
+        for spec in proofhouse_contract::catalog() {
+            let dims: Vec<(&str, u64)> = spec
+                .dims
+                .iter()
+                .map(|dim| (dim.name, if dim.name == "rows" { 7 } else { 32 }))
+                .collect();
+            for layout in Layout::CASES {
+                let master = master(spec.name, &dims, layout, ValueClass::Normal);
+                let (inputs, initial) = (master.views(false), master.views(true));
+                let expected = master.expected().unwrap();
+                for planted in [None, Some(0), Some(3), Some(6)] {
+                    let mut found: Vec<OwnedTensor> = expected.to_vec();
+                    if let Some(place) = planted {
+                        found.iter_mut().for_each(|tensor| spoil(tensor, place));
+                    }
+                    let candidate: Vec<_> = found.iter().map(OwnedTensor::view).collect();
+                    let judging = Judging {
+                        call: &master.call,
+                        inputs: &inputs,
+                        initial: &initial,
+                        expected,
+                        candidate: &candidate,
+                    };
+                    let whole = judge(&judging).unwrap();
+                    bad += whole.iter().filter(|one| !one.first_bad.is_empty()).count();
+                    for threads in [2, 3, 16] {
+                        let parts = judge_in_parts(&judging, 1, threads).unwrap();
+                        // As text, in which a NaN equals itself.
+                        assert_eq!(format!("{parts:?}"), format!("{whole:?}"), "{}", spec.name);
+                    }
+                }
+            }
+        }
+        assert!(bad > 20, "{bad}");
     }
 
     #[test]
