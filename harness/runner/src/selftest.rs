@@ -21,7 +21,7 @@ use crate::error::RunError;
 use crate::interrupt::Stop;
 use crate::options::RunOptions;
 use crate::ports::Judge;
-use stage::Stage;
+use stage::{Played, Stage};
 
 /// A planted fault, as the testkit declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub fn selftest(
         let _ = events.send(Event::StepStarted { step: step.clone() });
         let begun = std::time::Instant::now();
         let stage = Stage { options, exploit, folder: folder.path().to_owned() };
-        let (result, batteries) = stage.play(judge, stop)?;
+        let Played { result, batteries, told } = stage.play(judge, stop)?;
         if stop.requested() {
             // What was stopped got no verdict of its own.
             break;
@@ -132,6 +132,9 @@ pub fn selftest(
             ),
             elapsed_ms: begun.elapsed().as_secs_f64() * 1e3,
         });
+        for message in told {
+            let _ = events.send(Event::Warning { message });
+        }
         findings.exploits.push(result);
         findings.batteries.extend(batteries);
     }

@@ -60,8 +60,12 @@ pub fn selftest(
     let stop = Stop::new();
     let teller = thread::spawn(move || {
         for event in received {
-            if let Event::StepFinished { step, outcome, elapsed_ms } = event {
-                tell(&format!("{step}: {outcome} ({:.1} s)", elapsed_ms / 1e3));
+            match event {
+                Event::StepFinished { step, outcome, elapsed_ms } => {
+                    tell(&format!("{step}: {outcome} ({:.1} s)", elapsed_ms / 1e3));
+                }
+                Event::Warning { message } => tell(&format!("  {message}")),
+                _ => {}
             }
         }
     });

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
+use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{ExploitResult, QualificationScore};
 use proofhouse_schema::gate::{
     CaseSpec, Cell, Expect, GateHeader, GateKind, Inputs, Level, Profile, ResolvedGate, TimingRule,
@@ -14,7 +16,7 @@ use proofhouse_schema::ids::{GateId, IdError, OperatorName, ProviderId};
 use proofhouse_schema::provider::Provider;
 use proofhouse_schema::timing::{Clock, ClockPolicy, Statistic, TimingContract};
 use proofhouse_schema::units::{Bytes, Wide};
-use proofhouse_schema::verdict::{Require, Verdict, VerdictBody};
+use proofhouse_schema::verdict::{Reason, Require, Verdict, VerdictBody};
 
 use super::neighbor::Neighbor;
 use super::{Exploit, SelftestOptions};
@@ -45,12 +47,34 @@ pub(super) struct Stage<'a> {
 /// Scores of checkers, by `operator dtype`.
 pub(super) type Batteries = BTreeMap<String, QualificationScore>;
 
+/// What came of an exploit.
+pub(super) struct Played {
+    pub(super) result: ExploitResult,
+    pub(super) batteries: Batteries,
+    /// Where the result is wrong: what the run warned of, and every reason of its verdicts.
+    pub(super) told: Vec<String>,
+}
+
+fn told(events: &Receiver<Event>, verdicts: &[VerdictBody]) -> Vec<String> {
+    let warnings = events.try_iter().filter_map(|event| match event {
+        Event::Warning { message } => Some(message),
+        _ => None,
+    });
+    let reasons = verdicts.iter().flat_map(|body| {
+        let who = format!("{} {}: {}", body.provider, body.cell, body.verdict);
+        let reason = |reason: &Reason| format!("{who}: {}: {}", reason.code, reason.detail);
+        let reasons: Vec<String> = body.reasons.iter().map(reason).collect();
+        if reasons.is_empty() { vec![who] } else { reasons }
+    });
+    warnings.chain(reasons).collect()
+}
+
 impl Stage<'_> {
     pub(super) fn play(
         &self,
         judge: &dyn Judge,
         stop: &Stop,
-    ) -> Result<(ExploitResult, Batteries), RunError> {
+    ) -> Result<Played, RunError> {
         let bad = |error: IdError| RunError::Setup {
             what: "name the self-test's gate".to_owned(),
             source: std::io::Error::other(error),
@@ -60,11 +84,13 @@ impl Stage<'_> {
         let run_options = self.run_options().map_err(bad)?;
         let neighbor = self.neighbor(&run_options)?;
         let outcome = run(run_options, &mut shelf, judge, stop, &sender)?;
-        drop((sender, receiver, neighbor));
+        drop((sender, neighbor));
         if let Some(problem) = outcome.problem {
             return Err(problem);
         }
-        Ok((self.result(&outcome.verdicts), shelf.batteries))
+        let result = self.result(&outcome.verdicts);
+        let told = if result.right { Vec::new() } else { told(&receiver, &outcome.verdicts) };
+        Ok(Played { result, batteries: shelf.batteries, told })
     }
 
     fn neighbor(&self, run: &RunOptions) -> Result<Option<Neighbor>, RunError> {
