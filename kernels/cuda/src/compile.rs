@@ -121,15 +121,22 @@ pub struct CompileReport {
 #[derive(Clone, Debug)]
 pub(crate) struct Compiler {
     version: String,
+    /// The option that keeps NVRTC from a cache of its own, where it has one: what comes out of that has no log, and so
+    /// no report of registers and spills.
+    uncached: Option<&'static str>,
     cache: Cache,
 }
+
+/// NVRTC's major version from which on it has a cache of its own.
+const CACHES_ITSELF: i32 = 13;
 
 impl Compiler {
     /// Loads NVRTC; kernels are kept in `cache`, where one is given.
     pub(crate) fn open(toolchain: &Toolchain, cache: Option<PathBuf>) -> Result<Self, CudaError> {
         nvrtc::load(toolchain.nvrtc.as_deref())?;
         let (major, minor) = nvrtc::version()?;
-        Ok(Self { version: format!("NVRTC {major}.{minor}"), cache: Cache::new(cache) })
+        let uncached = (major >= CACHES_ITSELF).then_some("--no-cache");
+        Ok(Self { version: format!("NVRTC {major}.{minor}"), uncached, cache: Cache::new(cache) })
     }
 
     /// NVRTC's name and version.
@@ -148,7 +155,9 @@ impl Compiler {
         let parts = [variant.operator, source, &joined, &self.version];
         let key = cache::key(parts.into_iter().chain(headers));
         let (entry, origin) = self.cache.get(&key, || {
-            let output = nvrtc::compile(variant.operator, source, sources::HEADERS, &options)?;
+            let all: Vec<String> =
+                options.iter().cloned().chain(self.uncached.map(str::to_owned)).collect();
+            let output = nvrtc::compile(variant.operator, source, sources::HEADERS, &all)?;
             Ok(Entry { cubin: output.cubin, log: output.log })
         })?;
         let kernel = report::parse_log(&entry.log)
