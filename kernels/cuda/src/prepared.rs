@@ -1,5 +1,6 @@
 //! An operator that is ready to run, and launches of it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use proofhouse_contract::{Call, CallPlan, ContractError, ErrorKind, TensorPlan};
@@ -11,6 +12,14 @@ use crate::memory::{self, DeviceBuffer, DeviceTensor, Stream};
 use crate::operators::{self, ArgumentSet, STATUS_BYTES, Workspace, decode_status};
 use crate::runtime::Runtime;
 use crate::tuning::Tuning;
+
+/// Workspaces that launches take in turn.
+#[derive(Debug)]
+struct Chunks {
+    buffer: DeviceBuffer,
+    slots: u64,
+    stride: u64,
+}
 
 /// A call's operator, compiled and loaded, with its workspace.
 ///
@@ -24,7 +33,7 @@ pub struct Prepared {
     geometry: Geometry,
     aligned: OnceLock<(Arc<Kernel>, CompileReport)>,
     unaligned: OnceLock<(Arc<Kernel>, CompileReport)>,
-    chunks: Option<DeviceBuffer>,
+    chunks: Option<Chunks>,
     status: Option<DeviceBuffer>,
 }
 
@@ -38,12 +47,12 @@ impl Prepared {
         let geometry = operators::geometry(&call, tuning, runtime.device().multiprocessors)?;
         let (mut chunks, mut status) = (None, None);
         if let Tuning::Chunks(shape) = tuning {
-            let bytes = Workspace::bytes(&call, shape)?;
-            let mut buffer = runtime.allocate(bytes as usize)?;
+            let (slots, stride) = Workspace::slots(&call, shape)?;
+            let mut buffer = runtime.allocate((slots * stride) as usize)?;
             // Tickets start at zero; the first launch may be in any stream, so this is waited for.
             buffer.fill(0, Stream::default_stream())?;
             crate::sys::driver::synchronize(0)?;
-            chunks = Some(buffer);
+            chunks = Some(Chunks { buffer, slots, stride });
             status = Some(runtime.allocate(STATUS_BYTES)?);
         }
         let prepared = Self {
@@ -97,16 +106,19 @@ impl Prepared {
     pub fn bind<'a>(&'a self, operands: &[DeviceTensor<'a>]) -> Result<Launch<'a>, CudaError> {
         let plan = self.plan(operands)?;
         plan.validate()?;
-        let workspace = match (self.tuning, &self.chunks) {
-            (Tuning::Chunks(shape), Some(chunks)) => {
-                Some(Workspace::new(&self.call, shape, chunks.address())?)
-            }
-            _ => None,
-        };
         let kernel = Arc::clone(self.kernel(operators::is_aligned(&plan))?);
-        let arguments = ArgumentSet::gather(&plan, self.tuning, workspace)?;
+        let gather = |workspace| ArgumentSet::gather(&plan, self.tuning, workspace);
+        let arguments = match (self.tuning, &self.chunks) {
+            (Tuning::Chunks(shape), Some(chunks)) => {
+                let address = |slot: u64| chunks.buffer.address() + slot * chunks.stride;
+                let workspace = |slot| Workspace::new(&self.call, shape, address(slot));
+                let slots = (0..chunks.slots).map(|slot| gather(Some(workspace(slot)?)));
+                slots.collect::<Result<Vec<_>, CudaError>>()?
+            }
+            _ => vec![gather(None)?],
+        };
         let selected = plan.tensor("selected").map(TensorPlan::first_element);
-        Ok(Launch { prepared: self, kernel, arguments, selected })
+        Ok(Launch { prepared: self, kernel, arguments, launches: AtomicUsize::new(0), selected })
     }
 
     fn plan(&self, operands: &[DeviceTensor<'_>]) -> Result<CallPlan, ContractError> {
@@ -156,7 +168,9 @@ impl Prepared {
 pub struct Launch<'a> {
     prepared: &'a Prepared,
     kernel: Arc<Kernel>,
-    arguments: ArgumentSet,
+    /// The same operands with each of the workspaces, which launches take in turn.
+    arguments: Vec<ArgumentSet>,
+    launches: AtomicUsize,
     selected: Option<u64>,
 }
 
@@ -166,7 +180,12 @@ impl Launch<'_> {
     /// # Errors
     /// What the driver says.
     pub fn enqueue(&self, stream: Stream) -> Result<(), CudaError> {
-        self.enqueue_with(&self.arguments, stream)
+        self.enqueue_with(self.next(), stream)
+    }
+
+    fn next(&self) -> &ArgumentSet {
+        let launches = self.launches.fetch_add(1, Ordering::Relaxed);
+        &self.arguments[launches % self.arguments.len()]
     }
 
     #[allow(unsafe_code, reason = "the one place where kernels are launched")]
@@ -189,7 +208,7 @@ impl Launch<'_> {
             return crate::sys::driver::synchronize(stream.raw());
         };
         status.fill_shared(0xff, stream)?;
-        self.enqueue_with(&self.arguments.with_status(status.address()), stream)?;
+        self.enqueue_with(&self.next().with_status(status.address()), stream)?;
         let mut word = [0u8; STATUS_BYTES];
         status.download(&mut word, stream)?;
         decode_status(&self.prepared.call, u64::from_le_bytes(word), |row| match self.selected {

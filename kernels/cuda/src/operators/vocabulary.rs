@@ -11,6 +11,11 @@ use crate::tuning::ChunkShape;
 const PARTIAL_BYTES: u64 = 16;
 /// Bytes of a ticket counter.
 const TICKET_BYTES: u64 = 4;
+/// Workspaces of a prepared operator at most, and the most bytes that more than one may take.
+const MOST_SLOTS: u64 = 32;
+const MOST_SLOT_BYTES: u64 = 1 << 20;
+/// Alignment of a workspace: another page of addresses for each.
+const SLOT_ALIGNMENT: u64 = 4096;
 /// Bytes of the word that bad values are reported in.
 pub(crate) const STATUS_BYTES: usize = 8;
 /// The word when there is no bad value.
@@ -33,6 +38,15 @@ impl Workspace {
                 .found(rows)
                 .accepted("workspace of less than 2^60 bytes")
         })
+    }
+
+    /// How many workspaces launches take in turn, and the bytes from one to the next.
+    ///
+    /// Which part of the L2 cache a ticket lies in decides some of a small launch's time; several places even that out,
+    /// and a launch that begins while the one in front of it ends shares no ticket with it.
+    pub(crate) fn slots(call: &Call, shape: ChunkShape) -> Result<(u64, u64), ContractError> {
+        let stride = Self::bytes(call, shape)?.next_multiple_of(SLOT_ALIGNMENT).max(SLOT_ALIGNMENT);
+        Ok(((MOST_SLOT_BYTES / stride).clamp(1, MOST_SLOTS), stride))
     }
 
     /// The workspace in memory of [`Workspace::bytes`].
@@ -202,5 +216,10 @@ mod tests {
         assert_eq!(Workspace::bytes(&call(), shape).unwrap(), 4 * (2 * 16 + 4));
         let workspace = Workspace::new(&call(), shape, 4096).unwrap();
         assert_eq!(workspace.tickets, 4096 + 4 * 2 * 16);
+        assert_eq!(Workspace::slots(&call(), shape).unwrap(), (32, 4096));
+        let mut large = call();
+        large.dims.insert("rows".to_owned(), 1 << 20);
+        let (slots, stride) = Workspace::slots(&large, shape).unwrap();
+        assert_eq!((slots, stride), (1, 36 << 20), "a large one is not made twice");
     }
 }
