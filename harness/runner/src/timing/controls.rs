@@ -27,6 +27,9 @@ use crate::provider::declines;
 
 /// The planted slowdown of the A/B control, unless the margin asks for more.
 const PLANTED: f64 = 0.05;
+/// Replicates of the controls on a device at least. What differs between processes there is more than what differs within
+/// one, and our own worker starts in a quarter of a second.
+const ON_A_DEVICE: u32 = 5;
 /// Elements that the control's case should have: long enough to time well, short enough to be quick.
 const GOOD_SIZE: u64 = 1 << 18;
 
@@ -136,6 +139,12 @@ fn judged(
         .collect()
 }
 
+/// Fresh trios of processes.
+fn replicates(context: &Context, device: DeviceKind) -> u32 {
+    let asked = context.options.profile.replicates;
+    if device.is_cpu() { asked } else { asked.max(ON_A_DEVICE) }
+}
+
 /// Three workers of one provider: itself, its twin, and one slowed down.
 struct Trio {
     turns: [Vec<StatsTurn>; 3],
@@ -152,7 +161,7 @@ impl Trio {
     ) -> Result<Trio, String> {
         let mut trio = Trio { turns: [Vec::new(), Vec::new(), Vec::new()] };
         let case = context.case(place).clone();
-        for replicate in 0..context.options.profile.replicates {
+        for replicate in 0..replicates(context, group.device) {
             let placement = Placement {
                 replicate,
                 cores: cores.clone(),
