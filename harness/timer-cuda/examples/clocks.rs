@@ -1,6 +1,6 @@
 //! What a device's clocks, caches, driver and sensors do, in one run of about half a minute.
 //!
-//! `cargo run --release -p proofhouse-timer-cuda --example probe`
+//! `cargo run --release -p proofhouse-timer-cuda --example clocks`
 
 #![allow(clippy::print_stdout, reason = "an example prints what it finds")]
 
