@@ -234,13 +234,30 @@ fn rates(
     Ok(rates)
 }
 
-/// How often the right kind of thing was called: for equal twins that is a false call, for a slower twin a win.
+/// Codes of a session whose controls let nothing be called.
+const BLIND: [&str; 2] = ["no-control", "control-wrong"];
+
+/// Whether the twins were compared in a session that may call something.
+fn could_be_called(line: &CalibrationLine) -> bool {
+    line.ratio.is_some() && !line.codes.iter().any(|code| BLIND.contains(&code.as_str()))
+}
+
+/// How often the right kind of thing was called: for equal twins that is a false call, for a slower twin a win. Equal twins
+/// that could not be compared show nothing about false calls, so they do not make them look rare.
 fn rate(of: &[&CalibrationLine], planted: f64) -> Result<CalibrationRate, StatsError> {
     let count = |speed: Speed| of.iter().filter(|line| line.speed == speed).count() as u32;
     let (wins, losses, parities) = (count(Speed::Win), count(Speed::Loss), count(Speed::Parity));
     let comparisons = of.len() as u32;
     let hits = if planted == 0.0 { wins + losses } else { wins };
-    let (low, high) = binomial_interval(u64::from(hits), u64::from(comparisons), 0.95)?;
+    let compared = of.iter().filter(|line| could_be_called(line)).count() as u32;
+    let trials = if planted == 0.0 { compared.max(hits) } else { comparisons };
+    let (rate, (low, high)) = match trials {
+        0 if comparisons > 0 => (0.0, (0.0, 1.0)),
+        _ => {
+            let interval = binomial_interval(u64::from(hits), u64::from(trials), 0.95)?;
+            (f64::from(hits) / f64::from(trials), interval)
+        }
+    };
     let widths: Vec<f64> = of
         .iter()
         .filter_map(|line| Some((line.high?.0 / line.low?.0).ln() / 2.0))
@@ -255,7 +272,7 @@ fn rate(of: &[&CalibrationLine], planted: f64) -> Result<CalibrationRate, StatsE
         losses,
         parities,
         undecided: comparisons - wins - losses - parities,
-        rate: f64::from(hits) / f64::from(comparisons),
+        rate,
         low,
         high,
         median_half_width: median(&widths).ok().map(Real),
@@ -287,6 +304,28 @@ mod tests {
         let rate = rate_of(&lines.map(|speed| line(0.0, speed)), 0.0).unwrap();
         assert_eq!((rate.rate, rate.undecided), (0.5, 1));
         assert!(rate.low > 0.0 && rate.high < 1.0);
+    }
+
+    #[test]
+    fn equal_twins_that_could_not_be_compared_do_not_make_false_calls_rare() {
+        let failed = CalibrationLine { ratio: None, ..line(0.0, Speed::Inconclusive) };
+        let none = rate_of(&vec![failed.clone(); 400], 0.0).unwrap();
+        assert_eq!((none.undecided, none.low, none.high), (400, 0.0, 1.0), "nothing was shown");
+        let blind = CalibrationLine {
+            codes: vec!["control-wrong".to_owned()],
+            ..line(0.0, Speed::Inconclusive)
+        };
+        assert_eq!(rate_of(&vec![blind; 400], 0.0).unwrap().high, 1.0, "nothing may be called");
+        let mut some = vec![failed; 399];
+        some.push(line(0.0, Speed::Parity));
+        let some = rate_of(&some, 0.0).unwrap();
+        assert!(
+            some.comparisons == 400 && some.high > 0.9,
+            "one comparison shows little: {some:?}"
+        );
+        let slower = CalibrationLine { ratio: None, ..line(0.05, Speed::Inconclusive) };
+        let seen = rate_of(&[slower, line(0.05, Speed::Win)], 0.05).unwrap();
+        assert_eq!(seen.rate, 0.5, "a slower twin that could not be compared was not seen");
     }
 
     #[test]
