@@ -44,6 +44,11 @@ impl From<Loss> for CheckerFault {
 }
 
 impl CheckerFault {
+    /// Whether the run was interrupted: that is no fault, and nothing is recorded of it.
+    pub(crate) fn is_interrupt(&self) -> bool {
+        matches!(self, CheckerFault::Lost(Loss::Interrupted))
+    }
+
     /// What evidence says of it.
     pub(crate) fn observation(&self, provider: &ProviderId) -> Observation {
         let (ending, detail) = match self {

@@ -1,7 +1,7 @@
 //! One cell in one replicate: pose, prepare, warm, blocks of turns, and the outputs of timed calls.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proofhouse_gate::stats::{balanced_blocks, block_orders};
 use proofhouse_schema::evidence::{Observation, Outcome, Purpose};
@@ -64,8 +64,21 @@ pub(super) struct Round<'a> {
     pub(super) seed: u64,
     /// What of the time budget must be left for the processes to end in peace.
     pub(super) reserve: Duration,
+    /// How long the longest step took so far: a warm-up or a turn, with what is asked of the checker for it.
+    pub(super) longest: Duration,
     /// Whether the check for remembered results is made here.
     pub(super) identical: bool,
+}
+
+/// How a round ends, by what halted it and what forgetting the cell met. A cell that is over is not left to another run,
+/// and one that was interrupted is nobody's fault.
+fn ended(end: Result<(), Halt>, forgotten: Result<(), Halt>, over: bool) -> RoundEnd {
+    match (end, forgotten) {
+        (Err(Halt::Interrupted), _) | (_, Err(Halt::Interrupted)) => RoundEnd::Interrupted,
+        (Err(Halt::Checker(fault)), _) | (_, Err(Halt::Checker(fault))) => RoundEnd::Checker(fault),
+        (Err(Halt::Late), _) if !over => RoundEnd::Late,
+        _ => RoundEnd::Done,
+    }
 }
 
 impl Round<'_> {
@@ -73,12 +86,7 @@ impl Round<'_> {
         let case = self.context.case(state.place).clone();
         let end = self.measure(&case, state, parties).await;
         let forgotten = self.forget(state, parties).await;
-        match (end, forgotten) {
-            (Err(Halt::Interrupted), _) => RoundEnd::Interrupted,
-            (Err(Halt::Late), Ok(())) => RoundEnd::Late,
-            (Err(Halt::Checker(fault)), _) | (_, Err(fault)) => RoundEnd::Checker(fault),
-            (Ok(()) | Err(Halt::Over), Ok(())) => RoundEnd::Done,
-        }
+        ended(end, forgotten.map_err(Halt::from), state.over.is_some())
     }
 
     async fn measure(
@@ -92,7 +100,9 @@ impl Round<'_> {
                 continue;
             }
             self.in_time()?;
+            let begun = Instant::now();
             let warmed = self.bind(case, state, party).await;
+            self.longest = self.longest.max(begun.elapsed());
             self.settle(state, party, warmed).await?;
         }
         if self.leave_out_spoiled(state) {
@@ -120,7 +130,9 @@ impl Round<'_> {
                     position: position as u32,
                     publish: block == published,
                 };
+                let begun = Instant::now();
                 let turn = self.turn(case, state, party, at).await;
+                self.longest = self.longest.max(begun.elapsed());
                 self.settle(state, party, turn).await?;
             }
         }
@@ -140,9 +152,11 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Halts where the time budget leaves room for no more than ending in peace: what other cells gave is kept then.
+    /// Halts where the time budget leaves no room for another step and for ending in peace: what other cells gave is kept
+    /// then. A step that is cut off at the limit would cost all of it.
     fn in_time(&self) -> Result<(), Halt> {
-        if self.context.budget.allows(self.reserve) { Ok(()) } else { Err(Halt::Late) }
+        let next = self.reserve + self.longest;
+        if self.context.budget.allows(next) { Ok(()) } else { Err(Halt::Late) }
     }
 
     /// Without a warm-up that can be trusted there are no turns: baselines take no part then. True when it is the
@@ -443,5 +457,31 @@ impl From<NoTurn> for Trouble {
             NoTurn::Lost(loss) => Trouble::Lost(loss),
             NoTurn::Declined(detail) => Trouble::Failed(detail),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault() -> Halt {
+        Halt::Checker(CheckerFault::Declined("no".to_owned()))
+    }
+
+    #[test]
+    fn a_late_cell_is_left_to_another_run_unless_it_is_over() {
+        assert!(matches!(ended(Err(Halt::Late), Ok(()), false), RoundEnd::Late));
+        assert!(matches!(ended(Err(Halt::Late), Ok(()), true), RoundEnd::Done));
+        assert!(matches!(ended(Err(Halt::Late), Err(fault()), false), RoundEnd::Checker(_)));
+    }
+
+    #[test]
+    fn an_interrupt_while_a_cell_is_forgotten_is_no_fault_of_the_checker() {
+        for end in [Ok(()), Err(Halt::Late), Err(Halt::Over)] {
+            let forgotten = Err(CheckerFault::Lost(Loss::Interrupted).into());
+            assert!(matches!(ended(end, forgotten, false), RoundEnd::Interrupted));
+        }
+        let end = ended(Err(Halt::Interrupted), Err(fault()), false);
+        assert!(matches!(end, RoundEnd::Interrupted));
     }
 }

@@ -217,8 +217,10 @@ impl<'a> GroupRun<'a> {
         }
         self.compare_with_earlier(index, parties);
         if let Err(fault) = desk.ready(context).await {
-            self.cells[index].over = Some(fault.observation(&context.options.checker));
-            self.cells[index].attempts.extend(desk.take_lost());
+            if !fault.is_interrupt() {
+                self.cells[index].over = Some(fault.observation(&context.options.checker));
+                self.cells[index].attempts.extend(desk.take_lost());
+            }
             return Visit::Done;
         }
         let seed = draw(context.options.seed, &format!("{place:?} {}", placement.replicate));
@@ -230,6 +232,7 @@ impl<'a> GroupRun<'a> {
             replicate: placement.replicate,
             seed,
             reserve: closing,
+            longest: Duration::ZERO,
             identical: self.looks_for_memory(index, placement.replicate),
         };
         let end = round.run(&mut self.cells[index], parties).await;
