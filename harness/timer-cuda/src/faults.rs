@@ -149,6 +149,16 @@ fn a_capture_that_holds_nothing_or_changes_is_told_and_not_launched() {
 }
 
 #[test]
+fn a_graph_that_allocates_is_instantiated_once() {
+    let driver = Scripted::default();
+    driver.break_at(0, Fault::Allocations);
+    let ended = measured(&driver, Launch::Graph, &plan(), |_| {});
+    assert!(driver.was_hit());
+    let Ended::Valid(ns) = ended else { panic!("{ended:?}") };
+    assert!((ns / KERNEL_NS - 1.0).abs() < 0.01, "{ns}");
+}
+
+#[test]
 fn a_time_that_is_none_is_no_number() {
     for (time, code) in [
         (Elapsed::Nan, "not-finite"),

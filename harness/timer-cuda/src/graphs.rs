@@ -187,8 +187,8 @@ impl<D: Driver> Graphs<D> {
         if let Some(fault) = witness.fault(self.witness.as_ref()) {
             return Ok(Err(fault));
         }
-        let replay =
-            Replay::new(&self.driver, self.stream, graph, self.instances).map_err(failed)?;
+        let times = if witness.allocates() { 1 } else { self.instances };
+        let replay = Replay::new(&self.driver, self.stream, graph, times).map_err(failed)?;
         Ok(Ok((replay, witness)))
     }
 }

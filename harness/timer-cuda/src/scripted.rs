@@ -1,7 +1,7 @@
 //! A driver made of numbers, for tests: its clock is counted, and it breaks at any call that one likes.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::rc::Rc;
 
@@ -12,6 +12,8 @@ use crate::driver::{Driven, Driver, DriverError, Kernel, Node};
 use crate::handle::{Event, Function, Graph, GraphExec, Stream};
 use crate::work::CudaWork;
 
+/// The kind of a node that allocates.
+const ALLOCATION: &str = "memory-allocation";
 /// What every call costs the host, in nanoseconds.
 const CALL_NS: f64 = 100.0;
 /// What a kernel takes that does not say how long, in nanoseconds.
@@ -41,6 +43,8 @@ pub(crate) enum Fault {
     NoNodes,
     /// Graphs hold other kernels than before.
     OtherNodes,
+    /// Graphs hold allocations, so that they can be instantiated once only.
+    Allocations,
 }
 
 /// Times that are none.
@@ -68,6 +72,8 @@ struct State {
     capturing: Option<Vec<Node>>,
     graphs: BTreeMap<usize, Vec<Node>>,
     execs: BTreeMap<usize, f64>,
+    /// Graphs of which there is an instance.
+    instantiated: BTreeSet<usize>,
     code: u64,
 }
 
@@ -109,7 +115,10 @@ impl Scripted {
             return Err(illegal(name));
         }
         let Some((at, fault)) = state.fault else { return Ok(None) };
-        let every = matches!(fault, Fault::NoNodes | Fault::OtherNodes | Fault::LateWait);
+        let every = matches!(
+            fault,
+            Fault::NoNodes | Fault::OtherNodes | Fault::Allocations | Fault::LateWait
+        );
         if state.calls <= at || (state.hit && !every) {
             return Ok(None);
         }
@@ -229,8 +238,11 @@ impl Driver for Scripted {
 
     fn capture_end(&self, _stream: Stream) -> Driven<Graph> {
         let mut nodes = self.0.borrow_mut().capturing.take().unwrap_or_default();
-        if self.call("capture_end", |fault| fault == Fault::NoNodes)?.is_some() {
-            nodes.clear();
+        let can = |fault| matches!(fault, Fault::NoNodes | Fault::Allocations);
+        match self.call("capture_end", can)? {
+            Some(Fault::NoNodes) => nodes.clear(),
+            Some(_) => nodes.push(Node { kind: ALLOCATION, kernel: None }),
+            None => {}
         }
         let made = self.make("capture_end")?;
         self.0.borrow_mut().graphs.insert(made, nodes);
@@ -253,7 +265,14 @@ impl Driver for Scripted {
             let name = "CUDA_ERROR_INVALID_VALUE".to_owned();
             return Err(DriverError { code: 1, name, ..illegal("graph_instantiate") });
         }
-        let ns = KERNEL_NS * state.graphs[&graph.raw()].len() as f64;
+        let nodes = &state.graphs[&graph.raw()];
+        let allocates = nodes.iter().any(|node| node.kind == ALLOCATION);
+        let kernels = nodes.iter().filter(|node| node.kind != ALLOCATION).count();
+        let ns = KERNEL_NS * kernels as f64;
+        if !state.instantiated.insert(graph.raw()) && allocates {
+            let name = "CUDA_ERROR_NOT_SUPPORTED".to_owned();
+            return Err(DriverError { code: 801, name, ..illegal("graph_instantiate") });
+        }
         state.execs.insert(made, ns);
         Ok(GraphExec::new(made))
     }

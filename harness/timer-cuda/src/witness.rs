@@ -40,6 +40,11 @@ impl Witness {
         Self { calls, nodes: counts, kernels }
     }
 
+    /// Whether the graph allocates or frees memory: the driver gives one instance at a time of such a graph.
+    pub(crate) fn allocates(&self) -> bool {
+        ["memory-allocation", "memory-free"].iter().any(|kind| self.nodes.contains_key(kind))
+    }
+
     /// Why the graph is not what is to be timed, by itself and beside an earlier one of the same
     /// work.
     pub(crate) fn fault(&self, before: Option<&Self>) -> Option<Invalid> {
