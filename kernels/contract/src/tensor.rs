@@ -175,8 +175,12 @@ impl TensorMut<'_> {
         &mut self.bytes[range]
     }
 
-    /// Splits the tensor into at most `parts` runs of rows, each with the number of its first row.
+    /// Splits the tensor into at most `parts` runs of rows, each with the number of its first row; one without elements,
+    /// which has no storage, into none.
     pub fn split_rows(&mut self, parts: u64) -> Vec<(u64, TensorMut<'_>)> {
+        if self.layout.elements() == 0 {
+            return Vec::new();
+        }
         let (rows, width) = (self.layout.rows(), self.layout.width());
         let each = rows.div_ceil(parts.max(1)).max(1);
         let (layout, mut rest, mut behind) = (&self.layout, &mut *self.bytes, 0);
@@ -389,6 +393,22 @@ mod tests {
             let values: Vec<f64> = (0..5).map(|row| tensor.view().value(row, 2)).collect();
             assert_eq!(values, [0.0, 1.0, 2.0, 3.0, 4.0], "{parts} parts");
             assert_eq!(tensor.first_stray_byte(0xa5), None);
+        }
+    }
+
+    #[test]
+    fn a_tensor_without_elements_is_split_into_nothing() {
+        for (rows, width) in [(3, 0), (0, 3), (0, 0)] {
+            let layout = TensorLayout {
+                dtype: Dtype::F32,
+                shape: vec![rows, width],
+                row_stride: 4,
+                offset: 1,
+            };
+            let storage = AlignedBytes::new(layout.required_bytes().unwrap() as usize, 0);
+            let mut tensor = OwnedTensor { name: "x", layout, storage };
+            let mut view = tensor.view_mut();
+            assert!(view.split_rows(2).is_empty());
         }
     }
 
