@@ -51,25 +51,29 @@ pub fn ordered(project: &Project, selection: &Selection) -> Result<Ordered, CliE
     gaps.extend(sentence("left out, since what they hold is not evidence", refused));
     // The newest is looked for before the selection, so that no filter brings an older record back.
     let records: Vec<&CellRecord> = cells.iter().map(|(_, cell)| cell).collect();
-    let mut orderings = Orderings::default();
+    let (mut orderings, mut damaged) = (Orderings::default(), Vec::new());
     for at in newest(&records) {
         let (digest, cell) = &cells[at];
         let gate = &cell.gate;
         if selection.takes(&gate.id, gate.kind, &cell.cell, &cell.candidate.id) {
-            add(&mut orderings, &folder, digest, cell, sessions.get(&cell.session));
+            let session = sessions.get(&cell.session);
+            if let Some(fault) = add(&mut orderings, &folder, digest, cell, session) {
+                damaged.push(format!("{} {} ({fault})", gate.id, plain(&cell.cell)));
+            }
         }
     }
+    gaps.extend(sentence("cells whose samples are not what the record says", damaged));
     Ok(Ordered { gates: orderings.finish(), gaps })
 }
 
-/// Takes one record in, with its samples.
+/// Takes one record in, with its samples; tells why these cannot be read.
 pub fn add(
     orderings: &mut Orderings,
     folder: &Folder,
     digest: &Digest,
     record: &CellRecord,
     session: Option<&SessionRecord>,
-) {
+) -> Option<String> {
     let samples = match &record.observation {
         Observation::Baseline(seen) => Some(folder.samples(&seen.samples)),
         _ => None,
@@ -86,4 +90,5 @@ pub fn add(
         fault: fault.as_deref(),
         session,
     });
+    fault
 }

@@ -77,7 +77,8 @@ fn orderings(
     let folder = Folder::new(&project.evidence);
     let mut orderings = Orderings::default();
     for (digest, cell) in store.cells(&digests)? {
-        add(&mut orderings, &folder, &digest, &cell, model.sessions.get(&cell.session));
+        // The report lists the cell with its reason.
+        let _ = add(&mut orderings, &folder, &digest, &cell, model.sessions.get(&cell.session));
     }
     Ok(orderings.finish())
 }

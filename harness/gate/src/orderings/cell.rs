@@ -126,7 +126,8 @@ fn taken<'a>(seen: &Seen<'a>) -> Option<(&'a TimingRule, &'a BaselineObservation
 fn why_not(seen: &Seen<'_>, judged: &VerdictBody) -> Vec<Reason> {
     let mut reasons = judged.reasons.clone();
     if let Some(fault) = seen.fault {
-        reasons.push(Reason::new("unreadable-samples", fault));
+        // What is shown is the first: why there are no samples says more than that there are none.
+        reasons.insert(0, Reason::new("unreadable-samples", fault));
     }
     if reasons.is_empty() {
         reasons.push(Reason::new("not-trusted", "the judge does not trust this record"));
