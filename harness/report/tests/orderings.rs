@@ -204,9 +204,12 @@ fn bad_markers_are_refused_with_their_place() {
     assert!(
         matches!(&unknown, (3, TableFault::UnknownGate { known, .. }) if known.contains("rms_norm.cuda.hot"))
     );
-    let tests: [(&str, IsIt); 9] = [
+    let tests: [(&str, IsIt); 10] = [
         ("<!-- proofhouse:tabel gate=a.b -->", |f| matches!(f, TableFault::UnknownTable { .. })),
-        ("<!-- proofhouse:table -->", |f| matches!(f, TableFault::BadKey { .. })),
+        ("<!-- proofhouse:table -->", |f| matches!(f, TableFault::NoGate)),
+        ("<!-- proofhouse:table gate=rms_norm.cuda.baseline columns=time,time -->", |f| {
+            matches!(f, TableFault::TwiceColumn { .. })
+        }),
         ("<!-- proofhouse:table gate=a.b gate=a.b -->", |f| matches!(f, TableFault::BadKey { .. })),
         ("<!-- proofhouse:summary speed=1 -->", |f| matches!(f, TableFault::BadKey { .. })),
         ("<!-- proofhouse:summary device=tpu -->", |f| matches!(f, TableFault::BadValue { .. })),
@@ -227,4 +230,31 @@ fn markers_in_code_are_text() {
     let error = fill("a.md", &text, &[], &declared()).unwrap_err();
     assert_eq!(error.fault, TableFault::NoTable);
     assert_eq!(error.to_string().split(": ").next(), Some("a.md"));
+}
+
+#[test]
+fn code_ends_where_markdown_ends_it() {
+    let close = "<!-- /proofhouse -->";
+    let only = |text: &str| fill("a.md", text, &[gate(3, &ROWS)], &declared());
+    for code in [
+        // A shorter fence, one of the other kind and one with a word after it are text within the code.
+        format!("~~~~\n~~~\n{TABLE}\n{close}\n~~~~\n"),
+        format!("````md\n```\n{TABLE}\n{close}\n```\n````\n"),
+        format!("```\n```md\n{TABLE}\n{close}\n```\n"),
+        format!("    {TABLE}\n    {close}\n"),
+        format!("\t{TABLE}\n\t{close}\n"),
+    ] {
+        assert_eq!(only(&code).unwrap_err().fault, TableFault::NoTable, "{code}");
+        let filled = only(&format!("{code}\n{TABLE}\n{close}\n")).unwrap();
+        assert!(filled.tables == 1 && filled.text.starts_with(&code), "{}", filled.text);
+    }
+    // Backticks within a line open nothing.
+    assert_eq!(only(&format!("```a```\n{TABLE}\n{close}\n")).unwrap().tables, 1);
+}
+
+#[test]
+fn a_byte_order_mark_stays_and_hides_no_marker() {
+    let text = format!("\u{feff}{TABLE}\n<!-- /proofhouse -->\n");
+    let filled = fill("a.md", &text, &[gate(3, &ROWS)], &declared()).unwrap();
+    assert!(filled.tables == 1 && filled.text.starts_with(&format!("\u{feff}{TABLE}\n\n")));
 }

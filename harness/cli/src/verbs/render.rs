@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use proofhouse_gate::declare::{Declarations, DiskFolder};
@@ -39,8 +40,13 @@ pub fn render(
         return Err(CliError::NotWhole { path: project.evidence.clone() });
     }
     let read = |path: &PathBuf| -> Result<Document, CliError> {
-        let old = fs::read_to_string(path)
-            .map_err(|source| CliError::Read { path: path.clone(), source })?;
+        let at = |source| CliError::Read { path: path.clone(), source };
+        // A pipe or a device has no end to read to.
+        if !fs::metadata(path).map_err(at)?.is_file() {
+            let what = "not a regular file; accepted: a Markdown file";
+            return Err(at(io::Error::new(io::ErrorKind::InvalidInput, what)));
+        }
+        let old = fs::read_to_string(path).map_err(at)?;
         let shown = path.display().to_string();
         let new = fill(&shown, &old, &gates, &declared)?;
         Ok(Document { path: path.clone(), shown, old, new })
@@ -76,11 +82,21 @@ fn declared(project: &Project) -> Result<BTreeSet<GateId>, CliError> {
     Ok(declarations.gates.into_iter().map(|gate| gate.id).collect())
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all. A link stays one, the file keeps its permissions, and one that is read-only is left
+/// as it is.
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    fs::write(&beside, text)
-        .and_then(|()| fs::rename(&beside, path))
-        .map_err(|source| CliError::Write { path: path.to_owned(), source })
+    let whole = || -> io::Result<()> {
+        let path = path.canonicalize()?;
+        let permissions = fs::metadata(&path)?.permissions();
+        if permissions.readonly() {
+            let what = "it is read-only; accepted: a file that its owner may write";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        let mut beside = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+        beside.write_all(text.as_bytes())?;
+        beside.as_file().set_permissions(permissions)?;
+        beside.persist(&path)?;
+        Ok(())
+    };
+    whole().map_err(|source| CliError::Write { path: path.to_owned(), source })
 }

@@ -50,6 +50,9 @@ pub enum TableFault {
         /// What is accepted.
         accepted: &'static str,
     },
+    /// A table of no gate.
+    #[error("the table names no gate; accepted: `<!-- proofhouse:table gate=ID -->`")]
+    NoGate,
     /// A value that a key does not take.
     #[error("{key} is {found:?}; accepted: {accepted}")]
     BadValue {
@@ -60,6 +63,12 @@ pub enum TableFault {
         /// What is accepted.
         accepted: String,
     },
+    /// A column that is asked for twice.
+    #[error("column {found:?} is asked for twice; accepted: each once")]
+    TwiceColumn {
+        /// The column.
+        found: String,
+    },
     /// A gate that is neither declared nor measured.
     #[error("unknown gate {found:?}; declared are {known}")]
     UnknownGate {
@@ -69,7 +78,9 @@ pub enum TableFault {
         known: String,
     },
     /// Nothing was measured.
-    #[error("there is no timed evidence of {of}; `proofhouse run` makes some")]
+    #[error(
+        "there is no timed evidence of {of}; accepted: gates of kind baseline that were run, see `proofhouse compare`"
+    )]
     NoEvidence {
         /// Of what.
         of: String,

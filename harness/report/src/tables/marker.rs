@@ -10,6 +10,8 @@ use super::error::TableFault;
 
 const OPEN: &str = "<!-- proofhouse:";
 const CLOSE: &str = "<!-- /proofhouse -->";
+/// Some editors begin a file with it.
+const BOM: char = '\u{feff}';
 
 /// A table of a document.
 pub(super) struct Block {
@@ -76,19 +78,25 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, (usize, TableFault)> {
     let mut open: Option<(Asked, usize, usize)> = None;
     let mut fence: Option<&str> = None;
     let mut at = 0;
+    let mark = text.len() - text.trim_start_matches(BOM).len();
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let (begin, end) = (at, at + line.len());
         at = end;
+        let line = if begin == 0 { &line[mark..] } else { line };
         let words = line.trim();
-        if let Some(mark) = ["```", "~~~"].into_iter().find(|mark| words.starts_with(mark)) {
-            match fence {
-                None => fence = Some(mark),
-                Some(opened) if opened == mark => fence = None,
-                Some(_) => {}
+        let run = fence_of(words);
+        if let Some(opened) = fence {
+            // Only a fence of the same kind, at least as long and with nothing after it, ends the code.
+            if run.is_some_and(|run| run == words && run.starts_with(opened)) {
+                fence = None;
             }
             continue;
         }
-        if fence.is_some() {
+        if run.is_some() {
+            fence = run;
+            continue;
+        }
+        if is_indented_code(line) {
             continue;
         }
         if words == CLOSE {
@@ -108,6 +116,21 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, (usize, TableFault)> {
         Some((_, line, _)) => Err((line, TableFault::NotClosed)),
         None => Ok(found),
     }
+}
+
+/// The run of backticks or tildes that a line of a fence begins with.
+fn fence_of(words: &str) -> Option<&str> {
+    let mark = words.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+    let run = &words[..words.len() - words.trim_start_matches(mark).len()];
+    // Backticks after a run of backticks are code within a line.
+    let inline = mark == '`' && words[run.len()..].contains(mark);
+    (run.len() >= 3 && !inline).then_some(run)
+}
+
+/// Four columns make a line code, a tab as well.
+fn is_indented_code(line: &str) -> bool {
+    let indent = &line[..line.len() - line.trim_start_matches([' ', '\t']).len()];
+    indent.len() >= 4 || indent.contains('\t')
 }
 
 /// A comment that is meant for the tool and would be passed over. Words in `code` are text.
@@ -145,8 +168,7 @@ fn asked(line: &str) -> Result<Asked, TableFault> {
     let columns = value("columns").map(list);
     let place = value("place").map(str::to_owned);
     if kind == "table" {
-        let id = value("gate")
-            .ok_or(TableFault::BadKey { found: "gate is missing".to_owned(), accepted })?;
+        let id = value("gate").ok_or(TableFault::NoGate)?;
         return Ok(Asked::Table { gates: vec![gate(id)?], place, columns });
     }
     let gates = value("gates").map(list).unwrap_or_default();

@@ -123,6 +123,10 @@ fn chosen<'c, C>(all: &'c [Column<C>], words: &[String]) -> Result<Vec<&'c Colum
             accepted: all.iter().map(|column| column.word).collect::<Vec<_>>().join(", "),
         })
     };
+    let twice = words.iter().enumerate().find(|(at, word)| words[..*at].contains(word));
+    if let Some((_, word)) = twice {
+        return Err(TableFault::TwiceColumn { found: word.clone() });
+    }
     words.iter().map(find).collect()
 }
 
