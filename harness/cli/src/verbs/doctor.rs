@@ -1,9 +1,9 @@
 //! `doctor`: what is here, what is missing, and what to do about it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use proofhouse_runner::device::{DeviceChoice, Devices};
 use proofhouse_runner::{ProviderHome, SET_VARIABLE};
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::exit::Exit;
@@ -20,6 +20,10 @@ use crate::terminal::{Paint, Table, counted};
 
 /// Prints the modules that a worker needs and this machine's Python does not have.
 const IMPORTS: &str = include_str!("imports.py");
+
+/// How to get what belongs beside this program.
+const BUILD: &str =
+    if cfg!(feature = "index") { "cargo house setup" } else { "unpack the bundle again, whole" };
 
 /// How a finding stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +48,8 @@ struct Finding {
 pub fn doctor(common: &Common) -> Result<Exit, CliError> {
     let paint = Paint::stdout(common.color);
     let mut findings = machine();
-    findings.extend(tools());
+    findings.extend(tools(&binaries().unwrap_or_default()));
+    findings.extend(gpu(&Devices::probe(DeviceChoice::All, None), &binaries().unwrap_or_default()));
     findings.extend(project(common));
     let mut table = Table::new(&["", "what", "found"]);
     for finding in &findings {
@@ -103,39 +108,67 @@ fn machine() -> Vec<Finding> {
         let advice = "tensors travel there: mount a tmpfs on /dev/shm";
         missing(State::Needed, "shared memory", "/dev/shm is not writable", advice)
     });
-    found.push(if Path::new("/proc/driver/nvidia/version").exists() {
-        here(
-            "NVIDIA driver",
-            first_line(&fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()),
-        )
+    found
+}
+
+/// What gates on a GPU need; gates on the CPU need none of it.
+fn gpu(devices: &Devices, folder: &Path) -> Vec<Finding> {
+    let mut found = Vec::new();
+    match (devices.found.get(&DeviceKind::Cuda), devices.missing.get(&DeviceKind::Cuda)) {
+        (Some(gpu), _) => {
+            let (name, uuid) = (known(&gpu.name), &gpu.uuid);
+            let (architecture, memory) = (known(&gpu.architecture), known(&gpu.memory));
+            let shown = format!("{name}, compute capability {architecture}, {memory}, {uuid}");
+            found.push(here("GPU", shown));
+            let (driver, cuda) = (known(&gpu.driver), known(&gpu.cuda));
+            found.push(here("NVIDIA driver", format!("{driver}, CUDA up to {cuda}")));
+        }
+        (None, reason) => {
+            let reason = reason.map_or("it was not looked for", String::as_str);
+            let advice = "gates on cuda are not run without one; gates on cpu need none";
+            found.push(missing(State::Optional, "GPU", reason, advice));
+        }
+    }
+    let built = "gates on cuda need it; `cargo house setup` builds it on a host with a GPU, and a bundle carries it";
+    found.push(beside(folder, "CUDA worker", "proofhouse-worker-cuda", State::Optional, built));
+    found.push(if timer_library(folder, DeviceKind::Cuda).is_some() {
+        here("CUDA timer", "libproofhouse_timer_cuda")
     } else {
-        missing(State::Optional, "NVIDIA driver", "none", "GPU gates need one; CPU gates do not")
+        missing(State::Optional, "CUDA timer", "not beside this program", built)
     });
     found
 }
 
-fn tools() -> Vec<Finding> {
-    let mut found = Vec::new();
-    let folder = binaries().unwrap_or_default();
-    for name in ["proofhouse-worker-oracle", "proofhouse-worker-cpu", "proofhouse-fake-worker"] {
-        let path = folder.join(name);
-        found.push(if path.is_file() {
-            here("worker", name)
-        } else {
-            missing(
-                State::Needed,
-                "worker",
-                format!("{name} is not beside this program"),
-                "cargo house setup",
-            )
-        });
+/// A program that belongs beside this one.
+fn beside(folder: &Path, what: &'static str, name: &str, state: State, advice: &str) -> Finding {
+    if folder.join(name).is_file() {
+        return here(what, name);
     }
-    found.push(if timer_library(&folder, DeviceKind::Cpu).is_some() {
+    missing(state, what, format!("{name} is not beside this program"), advice)
+}
+
+fn tools(folder: &Path) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for name in ["proofhouse-worker-oracle", "proofhouse-worker-cpu"] {
+        found.push(beside(folder, "worker", name, State::Needed, BUILD));
+    }
+    // A bundle does not carry it.
+    let advice = "`selftest` on the CPU plants its faults with it, and nothing else needs it";
+    let fake = beside(folder, "worker", "proofhouse-fake-worker", State::Optional, advice);
+    found.push(fake);
+    found.push(if timer_library(folder, DeviceKind::Cpu).is_some() {
         here("native timer", "libproofhouse_timer")
     } else {
-        let advice = "Python providers are not timed without it: cargo house setup";
-        missing(State::Optional, "native timer", "not beside this program", advice)
+        let advice = format!("Python providers are not timed without it: {BUILD}");
+        missing(State::Optional, "native timer", "not beside this program", &advice)
     });
+    #[cfg(not(feature = "index"))]
+    found.push(missing(
+        State::Optional,
+        "DuckDB",
+        "this command was built without it",
+        "`query` and `report` are for the machine that imports what is measured here",
+    ));
     #[cfg(feature = "index")]
     found.push(match Store::in_memory().and_then(|store| store.duckdb_version()) {
         Ok(version) => here("DuckDB", version),
@@ -172,7 +205,9 @@ fn project(common: &Common) -> Vec<Finding> {
         }
     };
     let mut found = vec![here("project", project.root.display().to_string())];
-    found.push(if writable(&project.evidence) || writable(&project.root) {
+    // A folder that is not there yet is made below the first one above it that is.
+    let nearest = project.evidence.ancestors().find(|folder| folder.exists());
+    found.push(if nearest.is_some_and(writable) {
         here("evidence folder", project.shown(&project.evidence))
     } else {
         let shown = format!("{} cannot be written", project.evidence.display());
@@ -288,4 +323,49 @@ fn first_line(text: &str) -> String {
 /// Whether a file can be made in a folder; it is removed again at once.
 fn writable(folder: &Path) -> bool {
     tempfile::tempfile_in(folder).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::fs;
+
+    use super::*;
+
+    fn state(findings: &[Finding], shown: &str) -> State {
+        let found = findings.iter().find(|finding| finding.found.contains(shown));
+        found.unwrap_or_else(|| panic!("{shown}: {findings:?}")).state
+    }
+
+    #[test]
+    fn a_bundle_lacks_nothing_that_its_gates_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = tools(folder.path());
+        assert_eq!(state(&none, "proofhouse-worker-oracle"), State::Needed);
+        assert_eq!(state(&none, "proofhouse-worker-cpu"), State::Needed);
+        for name in ["proofhouse-worker-oracle", "proofhouse-worker-cpu"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let lean = tools(folder.path());
+        assert_eq!(state(&lean, "proofhouse-worker-cpu"), State::Here);
+        assert_eq!(state(&lean, "proofhouse-fake-worker"), State::Optional);
+    }
+
+    #[test]
+    fn what_a_gpu_needs_is_listed_with_the_reason_for_what_is_not_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut devices = Devices::default();
+        devices.missing.insert(DeviceKind::Cuda, "2 GPUs are here; name one".to_owned());
+        let without = gpu(&devices, folder.path());
+        let names: Vec<&str> = without.iter().map(|finding| finding.what).collect();
+        assert_eq!(names, ["GPU", "CUDA worker", "CUDA timer"]);
+        assert!(without.iter().all(|finding| finding.state == State::Optional));
+        assert!(without[0].found.contains("2 GPUs are here"));
+        for name in ["proofhouse-worker-cuda", "libproofhouse_timer_cuda.so"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let built = gpu(&devices, folder.path());
+        assert!(built[1..].iter().all(|finding| finding.state == State::Here), "{built:?}");
+    }
 }
