@@ -400,14 +400,17 @@ Examples:
   proofhouse calibrate --device cuda --planted 0             equal twins alone")]
 pub struct CalibrateArguments {
     /// Comparisons of each kind, at least
-    #[arg(long, default_value_t = 400, value_name = "N")]
+    #[arg(long, default_value_t = 400, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub comparisons: u16,
     /// How much slower one twin is made, as a fraction; 0: compare with the equal twin alone
-    #[arg(long, default_value_t = 0.05, value_name = "FRACTION")]
+    #[arg(long, default_value_t = 0.05, value_name = "FRACTION", allow_negative_numbers = true)]
     pub planted: f64,
     /// Whose provider: the host's processor's, or the GPU's
     #[arg(long, value_enum, default_value_t = CalibrateDevice::Cpu)]
     pub device: CalibrateDevice,
+    /// The GPU, by UUID, where there are several
+    #[arg(long, value_name = "UUID")]
+    pub gpu: Option<String>,
     /// Take cells of which all these texts begin a word of `GATE.calibration CELL`
     #[arg(long, value_name = "WORDS")]
     pub filter: Vec<String>,

@@ -31,6 +31,12 @@ pub enum CliError {
         /// The path.
         path: PathBuf,
     },
+    /// An archive that is no result of a run.
+    #[error("{path} holds no folder evidence/; accepted: an evidence folder, or a file that `run --result` wrote", path = .path.display())]
+    NoEvidence {
+        /// The archive.
+        path: PathBuf,
+    },
     /// Declarations are bad; they are rendered with excerpts.
     #[error("declarations are not valid")]
     Declarations(DeclarationErrors),
@@ -55,6 +61,12 @@ pub enum CliError {
     /// A binary that belongs beside this one is missing.
     #[error("{path} is not there; `cargo house setup` builds it", path = .path.display())]
     NoBinary {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The command that goes into a bundle is missing.
+    #[error("{path} is not there; `cargo house bundle` builds the command that goes into a bundle, `--command FILE` names another", path = .path.display())]
+    NoBundled {
         /// The path.
         path: PathBuf,
     },

@@ -134,9 +134,11 @@ fn a_filter_takes_cells_as_it_does_in_a_run_and_nothing_is_4() {
     assert_eq!((some.code, lines(&some, "cell").len()), (Some(0), 5));
     let none = project.call(&["compare", "--filter", "rows=3"]);
     assert_eq!((none.code, none.out.as_str()), (Some(4), ""));
-    assert!(none.err.contains("no timed cell was selected"), "{}", none.err);
+    // What is no beginning of a word is named, with what is.
+    assert!(none.err.contains("has \"rows=3\"") && none.err.contains("`rows=8`"), "{}", none.err);
     let empty = project.call(&["compare", "--evidence", "nowhere"]);
     assert_eq!(empty.code, Some(4));
+    assert!(empty.err.contains("no timed cell is in nowhere"), "{}", empty.err);
 }
 
 #[test]
@@ -153,6 +155,15 @@ fn plots_are_written() {
         );
         assert!(svg.contains("onnxruntime"));
     }
+}
+
+#[test]
+fn plots_that_cannot_be_written_are_told_before_the_tables() {
+    let project = Project::new();
+    fs::write(project.path("file"), "mine").unwrap();
+    let ended = project.call(&["compare", "--plots", "file"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(110), ""));
+    assert!(ended.err.contains("file: cannot be written"), "{}", ended.err);
 }
 
 #[test]
@@ -173,6 +184,57 @@ fn a_missing_blob_leaves_its_cell_without_a_rank_and_is_no_success() {
     project.write("<!-- proofhouse:summary -->\n<!-- /proofhouse -->\n");
     assert_eq!(project.call(&["render", "a.md"]).code, Some(100));
     assert_eq!(project.read(), "<!-- proofhouse:summary -->\n<!-- /proofhouse -->\n");
+}
+
+#[test]
+fn a_changed_blob_is_no_success_and_nothing_is_rendered_from_it() {
+    let project = Project::new();
+    let blob = fs::read_dir(project.path("evidence/blobs")).unwrap().next().unwrap().unwrap();
+    let mut bytes = fs::read(blob.path()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(blob.path(), bytes).unwrap();
+    let json = project.call(&["compare", "--format", "json"]);
+    assert_eq!(json.code, Some(100), "{}", json.err);
+    assert!(
+        json.err.contains("1 cells whose samples are not what the record says"),
+        "{}",
+        json.err
+    );
+    let unranked = lines(&json, "unranked");
+    assert_eq!((lines(&json, "cell").len(), unranked.len()), (18, 1));
+    assert_eq!(unranked[0]["reasons"][0]["code"], "unreadable-samples");
+    project.write("<!-- proofhouse:summary -->\n<!-- /proofhouse -->\n");
+    assert_eq!(project.call(&["render", "a.md"]).code, Some(100));
+    assert_eq!(project.read(), "<!-- proofhouse:summary -->\n<!-- /proofhouse -->\n");
+}
+
+#[test]
+fn what_is_rendered_keeps_links_and_permissions_and_touches_no_other_file() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let project = Project::new();
+    let mode = |mode| fs::set_permissions(project.path("a.md"), fs::Permissions::from_mode(mode));
+    project.write(TABLES);
+    mode(0o640).unwrap();
+    symlink("a.md", project.path("link.md")).unwrap();
+    fs::write(project.path("link.md.part"), "mine").unwrap();
+    assert_eq!(project.call(&["render", "link.md"]).code, Some(0));
+    assert!(project.path("link.md").is_symlink() && project.read() != TABLES);
+    let found = fs::metadata(project.path("a.md")).unwrap().permissions().mode();
+    assert_eq!(found & 0o777, 0o640);
+    assert_eq!(fs::read_to_string(project.path("link.md.part")).unwrap(), "mine");
+    // One that nobody may write is left as it is, and checked all the same.
+    project.write(TABLES);
+    mode(0o444).unwrap();
+    let refused = project.call(&["render", "a.md"]);
+    assert_eq!(refused.code, Some(110), "{}", refused.err);
+    assert!(refused.err.contains("it is read-only"), "{}", refused.err);
+    assert_eq!(project.read(), TABLES);
+    assert_eq!(project.call(&["render", "--check", "a.md"]).code, Some(100));
+    // What has no end is not read.
+    let device = project.call(&["render", "/dev/zero"]);
+    assert_eq!(device.code, Some(96));
+    assert!(device.err.contains("not a regular file"), "{}", device.err);
 }
 
 #[test]

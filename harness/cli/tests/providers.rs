@@ -87,6 +87,67 @@ fn doctor_says_what_is_missing_and_what_to_do() {
 }
 
 #[test]
+fn doctor_lists_what_a_gpu_needs_and_believes_no_folder_that_cannot_be_made() {
+    let project = Project::new();
+    let ended = project.call(&["doctor"]);
+    for what in ["GPU  ", "CUDA worker", "CUDA timer"] {
+        assert!(ended.out.contains(what), "{what}: {}", ended.out);
+    }
+    let nowhere = project.call(&["doctor", "--evidence", "/proc/nowhere/evidence"]);
+    assert_eq!(nowhere.code, 96, "{}", nowhere.out);
+    assert!(nowhere.out.contains("/proc/nowhere/evidence cannot be written"), "{}", nowhere.out);
+}
+
+#[test]
+fn a_gpu_that_is_named_and_not_here_is_not_left_out() {
+    let project = Project::new();
+    project.fake("far", "none", "required");
+    for (file, key) in
+        [("baselines/far/provider.toml", "about ="), ("gates/rms_norm/far.toml", "kind =")]
+    {
+        let word = if key == "kind =" { "device = \"cuda\"" } else { "devices = [\"cuda\"]" };
+        let text = fs::read_to_string(project.path(file)).unwrap();
+        project.write(file, &text.replacen(key, &format!("{word}\n{key}"), 1));
+    }
+    let code = |arguments: &[&str]| project.run(arguments).code;
+    assert_eq!(code(&["--gpu", "GPU-no-such"]), 104);
+    assert_eq!(code(&["--device", "cpu"]), 0);
+}
+
+#[test]
+fn a_calibration_that_can_compare_nothing_says_so_before_it_begins() {
+    let project = Project::new();
+    let nothing = project.call(&["calibrate", "--filter", "nothing"]);
+    assert_eq!(nothing.code, 4, "{nothing:?}");
+    assert!(nothing.err.contains("nothing was selected"), "{}", nothing.err);
+    for wrong in [["--planted", "2"], ["--planted", "-1"], ["--planted", "nan"]] {
+        let ended = project.call(&[&["calibrate"], &wrong[..]].concat());
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains("accepted are fractions from 0"), "{}", ended.err);
+    }
+    assert_eq!(project.call(&["calibrate", "--comparisons", "0"]).code, 2);
+    let help = project.call(&["calibrate", "--help"]);
+    assert!(help.out.contains("--gpu <UUID>"), "a host with several GPUs is told to give it");
+}
+
+#[test]
+fn an_archive_of_something_else_is_named_as_such() {
+    let project = Project::new();
+    fs::write(project.path("x"), "").unwrap();
+    let packed = std::process::Command::new("tar")
+        .args(["czf", "other.tar.gz", "x"])
+        .current_dir(project.path("."))
+        .status();
+    assert!(packed.unwrap().success());
+    let ended = project.call(&["import", "other.tar.gz"]);
+    assert_eq!(ended.code, 96, "{ended:?}");
+    assert!(ended.err.contains("other.tar.gz holds no folder evidence/"), "{}", ended.err);
+    let bundle = project.call(&["bundle", "--command", "gone", "out.tar.gz"]);
+    assert_eq!(bundle.code, 96, "{bundle:?}");
+    assert!(bundle.err.contains("`cargo house bundle` builds"), "{}", bundle.err);
+}
+
+#[test]
 fn a_provider_elsewhere_takes_part_with_its_folder_given() {
     let project = Project::new();
     project.fake("mine", "none", "required");

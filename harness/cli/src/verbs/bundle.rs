@@ -32,7 +32,10 @@ const PROGRAMS: [&str; 5] = [
 pub fn bundle(project: &Project, asked: &BundleArguments) -> Result<Exit, CliError> {
     let beside = binaries()?;
     let command = asked.command.clone().unwrap_or_else(|| beside.join("bundle/proofhouse"));
-    let mut items = vec![Item { path: present(command)?, name: "bin/proofhouse".to_owned() }];
+    if !command.is_file() {
+        return Err(CliError::NoBundled { path: command });
+    }
+    let mut items = vec![Item { path: command, name: "bin/proofhouse".to_owned() }];
     for program in PROGRAMS {
         items.push(Item { path: present(beside.join(program))?, name: format!("bin/{program}") });
     }

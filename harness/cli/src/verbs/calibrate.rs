@@ -11,7 +11,8 @@ use proofhouse_schema::SCHEMA;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{CalibrationRate, CalibrationRecord, Record};
 use proofhouse_schema::exit::Exit;
-use proofhouse_schema::ids::{ProfileId, ProviderId};
+use proofhouse_schema::gate::GateKind;
+use proofhouse_schema::ids::{GateId, ProfileId, ProviderId};
 
 use super::run::options;
 use super::{TOOL, archive, out, quick_arguments};
@@ -33,7 +34,10 @@ pub fn calibrate(
 ) -> Result<Exit, CliError> {
     let begun = now();
     if !(0.0..=1.0).contains(&asked.planted) {
-        return Err(CliError::Usage(format!("--planted {}: from 0 to 1", asked.planted)));
+        return Err(CliError::Usage(format!(
+            "--planted {}: accepted are fractions from 0 (no slowdown is planted) to 1 (twice the time), e.g. 0.05",
+            asked.planted
+        )));
     }
     let (device, word, provider, profile) = match asked.device {
         CalibrateDevice::Cpu => (DeviceKind::Cpu, DeviceWord::Cpu, "cpu", "calibration"),
@@ -44,6 +48,7 @@ pub fn calibrate(
     let run = RunArguments {
         profile,
         device: word,
+        gpu: asked.gpu.clone(),
         filter: asked.filter.clone(),
         trace: asked.trace.clone(),
         ..quick_arguments()
@@ -55,6 +60,13 @@ pub fn calibrate(
         planted: asked.planted,
         device,
     };
+    if !takes_any(&options)? {
+        tell(&format!(
+            "nothing was selected: no baseline gate on {device} with the candidate {provider} has a cell that the filter \
+             takes; `proofhouse list --cells` shows what there is, and here each gate is named `GATE.calibration`"
+        ));
+        return Ok(Exit::NothingSelected);
+    }
     if let Some(reason) = options.run.devices.absent(device) {
         tell(&format!("not run: {reason}"));
         return Ok(Exit::NotRun);
@@ -103,6 +115,24 @@ pub fn calibrate(
     }
     let mut overall = found.rates.iter().filter(|rate| rate.from_ns.is_none());
     Ok(if overall.all(right) { Exit::Passed } else { Exit::Failed })
+}
+
+/// Whether the selection takes any cell of a baseline gate of the provider.
+fn takes_any(options: &CalibrationOptions) -> Result<bool, CliError> {
+    let CalibrationOptions { run, provider, device, .. } = options;
+    for gate in &run.gates {
+        let header = &gate.header;
+        let fits = header.kind == GateKind::Baseline
+            && header.device == *device
+            && header.candidates.contains(provider);
+        let id = GateId::new(format!("{}.calibration", header.id))
+            .map_err(|error| CliError::Usage(error.to_string()))?;
+        let taken = |key: &str| run.selection.takes(&id, header.kind, key, provider);
+        if fits && gate.cells.iter().any(|cell| taken(&cell.key)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The times of a call that a rate is about.

@@ -26,10 +26,14 @@ pub fn compare(
         filters: asked.filter.iter().cloned().map(Filter::Text).collect(),
         shard: None,
     };
+    if let Some(folder) = &asked.plots {
+        fs::create_dir_all(folder)
+            .map_err(|source| CliError::Write { path: folder.clone(), source })?;
+    }
     let Ordered { gates: found, gaps } = ordered(project, &selection)?;
     warn_of_gaps(&gaps, Paint::stderr(common.color));
     if found.is_empty() {
-        tell("no timed cell was selected: `proofhouse run --filter baseline` measures some");
+        tell(&nothing(project, asked));
         return Ok(if gaps.is_empty() { Exit::NothingSelected } else { Exit::Failed });
     }
     match asked.format {
@@ -54,13 +58,27 @@ pub fn compare(
     })
 }
 
+/// Why nothing is shown, and what to do about it.
+fn nothing(project: &Project, asked: &CompareArguments) -> String {
+    let evidence = project.shown(&project.evidence);
+    match asked.filter.as_slice() {
+        [] => format!(
+            "no timed cell is in {evidence}: `proofhouse run --filter baseline` measures some"
+        ),
+        words => format!(
+            "no timed cell in {evidence} has {}: accepted are beginnings of words of `GATE CELL PROVIDER`, or whole \
+             words with = or ., e.g. `rms_norm`, `rms_norm.baseline`, `rows=8`; without a filter every cell is shown",
+            words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" and ")
+        ),
+    }
+}
+
 /// Draws each gate's times against what varies, and who stands where.
 fn draw(gates: &[GateOrdering], folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |source| CliError::Write { path, source }
     };
-    fs::create_dir_all(folder).map_err(at(folder))?;
     let mut written: Vec<PathBuf> = Vec::new();
     for gate in gates {
         for (what, svg) in [("time", sizes(gate)?), ("standings", standings(gate)?)] {

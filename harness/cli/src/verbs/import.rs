@@ -28,6 +28,9 @@ pub fn import(project: &Project, asked: &ImportArguments) -> Result<Exit, CliErr
         Some(folder) => folder.path().join("evidence"),
         None => asked.from.clone(),
     };
+    if unpacked.is_some() && !from.is_dir() {
+        return Err(CliError::NoEvidence { path: asked.from.clone() });
+    }
     if !from.is_dir() {
         return Err(CliError::NoFolder { what: "the evidence folder", path: asked.from.clone() });
     }

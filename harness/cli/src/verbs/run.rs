@@ -186,7 +186,7 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         checker: checker()?,
         timer_library: timer_library(&binaries, DeviceKind::Cpu),
         timer_cuda_library: timer_library(&binaries, DeviceKind::Cuda),
-        devices: Devices::probe(device_choice(asked.device), asked.gpu.as_deref()),
+        devices: Devices::probe(device_choice(asked.device, asked.gpu.is_some()), asked.gpu.as_deref()),
         package_set: env::var_os(SET_VARIABLE).map(PathBuf::from),
         kernel_cache: cache.join("kernels"),
         binaries,
@@ -211,9 +211,11 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
     })
 }
 
-/// Which devices the words ask for.
-fn device_choice(device: DeviceWord) -> DeviceChoice {
+/// Which devices the words ask for. A GPU that is named is asked for: where it is not found its gates are not run, and not
+/// left out.
+fn device_choice(device: DeviceWord, named: bool) -> DeviceChoice {
     match device {
+        DeviceWord::Found if named => DeviceChoice::All,
         DeviceWord::Found => DeviceChoice::Found,
         DeviceWord::Cpu => DeviceChoice::Only(DeviceKind::Cpu),
         DeviceWord::Cuda => DeviceChoice::Only(DeviceKind::Cuda),
