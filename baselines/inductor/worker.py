@@ -150,6 +150,7 @@ def copy_of(tensor):
 def graph_time(run):
     """Milliseconds of a graph of some calls, the median of several replays."""
     stream, graph, times = torch.cuda.Stream(), torch.cuda.CUDAGraph(), []
+    torch.cuda.synchronize()  # the tensors may still be written on the stream that the caller uses
     with torch.cuda.stream(stream):
         run()
         torch.cuda.synchronize()
@@ -168,11 +169,12 @@ def graph_time(run):
 
 def fastest(forms, tensors, chosen):
     """The compiled form whose calls in a graph take the least time on copies of the tensors; a form that cannot be
-    compiled for them is left out, unless none can."""
+    compiled for them, or for which there is no memory, is left out, unless none can."""
     timed, failures = [], []
     for form in forms:
-        copies = [copy_of(tensor) for tensor in tensors]
+        copies = []  # of one form at a time
         try:
+            copies.extend(copy_of(tensor) for tensor in tensors)
             with torch.inference_mode():
                 form(*copies, **chosen)
                 timed.append((graph_time(lambda: form(*copies, **chosen)), len(timed), form))
@@ -205,11 +207,12 @@ def binder(function, names, params, options=None):
             if len(forms) == 1:
                 with torch.inference_mode():
                     forms[0](*[copy_of(tensor) for tensor in tensors], **chosen)
-                known[signature] = forms[0]
+                form = forms[0]
             else:
-                known[signature] = fastest(forms, tensors, chosen)
+                form = fastest(forms, tensors, chosen)
             if compiled_graphs() == before:
                 raise RuntimeError("torch.compile compiled nothing for " + signature)
+            known[signature] = form
         compiled = known[signature]
 
         def run():
