@@ -4,11 +4,16 @@
 
 mod stage;
 
+use std::time::Duration;
+
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{CellRecord, Ending, Observation};
 use proofhouse_schema::exit::Exit;
 use proofhouse_schema::verdict::Verdict;
 use stage::Stage;
+
+/// A deadline that a test waits for. The checker has the same one, on a busy machine too.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// Runs a gate of one cell with a defect; gives the record, the verdict and the run's exit.
 fn one(defect: &str) -> (CellRecord, Verdict, Exit) {
@@ -79,7 +84,7 @@ fn a_flood_on_stderr_neither_blocks_nor_fills_memory() {
 fn a_hang_is_ended_at_its_deadline() {
     let mut stage = Stage::new("hang");
     stage.options.gates = vec![stage::gate(1)];
-    stage.options.limits.request = std::time::Duration::from_millis(300);
+    stage.options.limits.request = SHORT;
     let (record, verdict, exit) = play(&stage);
     assert_eq!((verdict, exit), (Verdict::Errored, Exit::Errored));
     assert!(matches!(record.observation, Observation::Errored { ending: Ending::Timeout, .. }));
@@ -90,7 +95,7 @@ fn a_hang_is_ended_at_its_deadline() {
 fn a_hang_that_ignores_sigterm_is_killed() {
     let mut stage = Stage::new("hang-ignoring-sigterm");
     stage.options.gates = vec![stage::gate(1)];
-    stage.options.limits.request = std::time::Duration::from_millis(300);
+    stage.options.limits.request = SHORT;
     let marker = format!("PROOFHOUSE_FAKE_STAGE={}", stage.folder.path().display());
     let (record, verdict, _) = play(&stage);
     assert_eq!(verdict, Verdict::Errored);
@@ -131,7 +136,7 @@ fn a_worker_over_its_memory_limit_is_ended() {
 fn a_worker_that_never_connects_is_ended_at_its_deadline() {
     let mut stage = Stage::new("never-connects");
     stage.options.gates = vec![stage::gate(1)];
-    stage.options.limits.hello = std::time::Duration::from_millis(300);
+    stage.options.limits.hello = SHORT;
     let (record, verdict, _) = play(&stage);
     assert_eq!(verdict, Verdict::Errored);
     assert!(record.attempts[0].hello.is_none());
