@@ -7,6 +7,7 @@
 //! | `finite` | which value classes can leave nothing finite to compare |
 //! | [`contents`] | what the tensors of a case hold: seeded, or from a file |
 //! | [`master`] | contents and expected outputs, kept within a bound |
+//! | `rows` | expected outputs and comparisons of a large case, runs of rows side by side |
 //! | [`image`] | a case's file: header, guards, storage, poison |
 //! | [`judge`] | a file after a run against the file as it was posed |
 //! | [`qualify`] | the mutation battery, through the same judge |

@@ -17,9 +17,9 @@ const MOST_BYTES: u64 = 512 << 20;
 
 /// The most bytes of a case's tensors together.
 pub const MOST_CASE_BYTES: u64 = 1 << 40;
-/// Copies of a case's tensors at one time: the masters, the file, the file as it was posed and as it was found, and what
-/// is expected.
-const COPIES: u64 = 5;
+/// Copies of a case's tensors at one time: the masters, the file, the file as it was posed and as it was found, what is
+/// expected, and that once more in runs of rows.
+const COPIES: u64 = 6;
 
 /// A case's contents, and its expected outputs once somebody asked for them.
 #[derive(Debug)]
