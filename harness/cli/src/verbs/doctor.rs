@@ -246,6 +246,11 @@ fn provider(home: &ProviderHome) -> Finding {
         Environment::Binary => here("provider", id),
         Environment::Path(folders) => {
             let set = std::env::var(SET_VARIABLE).unwrap_or_default();
+            if set.is_empty() && folders.contains("{set}") {
+                let shown = format!("{id}: {SET_VARIABLE} is not set");
+                let advice = "set it to the folder of carried packages; its cells are not run here";
+                return missing(State::Optional, "provider", shown, advice);
+            }
             let folders = folders.split(':').map(|folder| folder.replace("{set}", &set));
             let gone = folders.map(|f| home.folder.join(f)).find(|folder| !folder.is_dir());
             match gone {
