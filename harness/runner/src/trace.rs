@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, LineWriter, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use proofhouse_schema::ids::ProviderId;
 #[derive(Debug)]
 pub(crate) struct Trace {
     begun: Instant,
-    file: RefCell<BufWriter<File>>,
+    file: RefCell<LineWriter<File>>,
 }
 
 /// A span of time in a trace.
@@ -31,7 +31,7 @@ pub(crate) struct Span<'a> {
 
 impl Trace {
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = LineWriter::new(File::create(path)?);
         writeln!(file, "[")?;
         Ok(Self { begun: Instant::now(), file: RefCell::new(file) })
     }
@@ -65,7 +65,7 @@ mod tests {
         let provider = ProviderId::new("cuda").unwrap();
         let begun = Instant::now();
         trace.add(Span { what: "prepare", about: "case 1", provider: &provider, pid: 7, begun });
-        drop(trace);
+        // A run that is killed drops nothing.
         let text = std::fs::read_to_string(path).unwrap();
         let line = text.lines().nth(1).unwrap().trim_end_matches(',');
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
