@@ -61,6 +61,29 @@ impl Budget {
     }
 }
 
+/// What of a budget must be left before another step: time for it, if it is as long as the longest before it, and for what
+/// comes after all steps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    reserve: Duration,
+    longest: Duration,
+}
+
+impl Pace {
+    pub(crate) fn new(reserve: Duration) -> Self {
+        Self { reserve, longest: Duration::ZERO }
+    }
+
+    /// A step took so long.
+    pub(crate) fn took(&mut self, step: Duration) {
+        self.longest = self.longest.max(step);
+    }
+
+    pub(crate) fn next(&self) -> Duration {
+        self.reserve + self.longest
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +100,21 @@ mod tests {
         assert!(budget.allows(Duration::from_secs(60)));
         assert!(!budget.allows(Duration::from_secs(3600)) && budget.spent());
         assert!(!budget.allows(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_step_as_long_as_the_longest_must_fit_beside_the_reserve() {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let budget = Budget::new(Instant::now(), Some(minutes(60)));
+        let mut pace = Pace::new(minutes(10));
+        assert!(budget.allows(pace.next()));
+        pace.took(minutes(55));
+        pace.took(minutes(1));
+        assert_eq!(pace.next(), minutes(65));
+        assert!(
+            !budget.allows(pace.next()),
+            "the step would be cut off, and all of the replicate lost"
+        );
     }
 
     #[test]

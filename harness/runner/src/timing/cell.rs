@@ -1,7 +1,7 @@
 //! One cell in one replicate: pose, prepare, warm, blocks of turns, and the outputs of timed calls.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use proofhouse_gate::stats::{balanced_blocks, block_orders};
 use proofhouse_schema::evidence::{Observation, Outcome, Purpose};
@@ -15,6 +15,7 @@ use super::party::{NoTurn, Party};
 use super::state::CellState;
 use super::{interrupted, plain_request};
 use crate::attempt::{Answer, Loss};
+use crate::budget::Pace;
 use crate::checker::{CheckerFault, PoseOf};
 use crate::context::{Context, Desk};
 use crate::correctness::{blank, missing_kernels, prepare};
@@ -62,10 +63,8 @@ pub(super) struct Round<'a> {
     pub(super) candidate: &'a ProviderId,
     pub(super) replicate: u32,
     pub(super) seed: u64,
-    /// What of the time budget must be left for the processes to end in peace.
-    pub(super) reserve: Duration,
-    /// How long the longest step took so far: a warm-up or a turn, with what is asked of the checker for it.
-    pub(super) longest: Duration,
+    /// What of the time budget must be left. A step is a warm-up or a turn, with what is asked of the checker for it.
+    pub(super) pace: Pace,
     /// Whether the check for remembered results is made here.
     pub(super) identical: bool,
 }
@@ -102,7 +101,7 @@ impl Round<'_> {
             self.in_time()?;
             let begun = Instant::now();
             let warmed = self.bind(case, state, party).await;
-            self.longest = self.longest.max(begun.elapsed());
+            self.pace.took(begun.elapsed());
             self.settle(state, party, warmed).await?;
         }
         if self.leave_out_spoiled(state) {
@@ -132,7 +131,7 @@ impl Round<'_> {
                 };
                 let begun = Instant::now();
                 let turn = self.turn(case, state, party, at).await;
-                self.longest = self.longest.max(begun.elapsed());
+                self.pace.took(begun.elapsed());
                 self.settle(state, party, turn).await?;
             }
         }
@@ -155,8 +154,7 @@ impl Round<'_> {
     /// Halts where the time budget leaves no room for another step and for ending in peace: what other cells gave is kept
     /// then. A step that is cut off at the limit would cost all of it.
     fn in_time(&self) -> Result<(), Halt> {
-        let next = self.reserve + self.longest;
-        if self.context.budget.allows(next) { Ok(()) } else { Err(Halt::Late) }
+        if self.context.budget.allows(self.pace.next()) { Ok(()) } else { Err(Halt::Late) }
     }
 
     /// Without a warm-up that can be trusted there are no turns: baselines take no part then. True when it is the

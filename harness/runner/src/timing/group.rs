@@ -15,6 +15,7 @@ use super::slice::{Made, Slice};
 use super::state::CellState;
 use super::{Group, Pool, arms, pinned_cores};
 use crate::attempt::Placement;
+use crate::budget::Pace;
 use crate::context::{Context, Desk};
 use crate::correctness::draw;
 use crate::draft::{Draft, Message, Sight, TimedSight};
@@ -231,8 +232,7 @@ impl<'a> GroupRun<'a> {
             candidate: &self.group.candidate,
             replicate: placement.replicate,
             seed,
-            reserve: closing,
-            longest: Duration::ZERO,
+            pace: Pace::new(closing),
             identical: self.looks_for_memory(index, placement.replicate),
         };
         let end = round.run(&mut self.cells[index], parties).await;
