@@ -186,7 +186,10 @@ pub fn options(project: &Project, asked: &RunArguments) -> Result<RunOptions, Cl
         checker: checker()?,
         timer_library: timer_library(&binaries, DeviceKind::Cpu),
         timer_cuda_library: timer_library(&binaries, DeviceKind::Cuda),
-        devices: Devices::probe(device_choice(asked.device, asked.gpu.is_some()), asked.gpu.as_deref()),
+        devices: Devices::probe(
+            device_choice(asked.device, asked.gpu.is_some()),
+            asked.gpu.as_deref(),
+        ),
         package_set: env::var_os(SET_VARIABLE).map(PathBuf::from),
         kernel_cache: cache.join("kernels"),
         binaries,

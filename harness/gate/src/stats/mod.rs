@@ -26,7 +26,9 @@ mod pooled;
 #[cfg(test)]
 mod simulation;
 
-pub use call::{FEWEST_REPLICATES, Margin, NoiseFloor, PairJudgment, Rules, judge_estimate, judge_pair};
+pub use call::{
+    FEWEST_REPLICATES, Margin, NoiseFloor, PairJudgment, Rules, judge_estimate, judge_pair,
+};
 pub use control::{
     FASTEST_IDENTICAL, IdenticalInputs, check_identical_inputs, judge_control, noise_floor,
 };

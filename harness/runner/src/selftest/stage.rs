@@ -70,11 +70,7 @@ fn told(events: &Receiver<Event>, verdicts: &[VerdictBody]) -> Vec<String> {
 }
 
 impl Stage<'_> {
-    pub(super) fn play(
-        &self,
-        judge: &dyn Judge,
-        stop: &Stop,
-    ) -> Result<Played, RunError> {
+    pub(super) fn play(&self, judge: &dyn Judge, stop: &Stop) -> Result<Played, RunError> {
         let bad = |error: IdError| RunError::Setup {
             what: "name the self-test's gate".to_owned(),
             source: std::io::Error::other(error),
