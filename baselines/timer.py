@@ -172,14 +172,15 @@ class Measurement:
         return taken
 
     def ready(self, request):
-        """Renews the contents of the sets and poisons what will be published."""
+        """Renews the contents of the sets, over which outputs are then those of the contents before; else poisons what
+        will be published."""
         if request.get("refresh"):
             mapped = self.prepared.case.tensors
             for name, contents in self.contents.items():
                 np.copyto(contents, mapped[name])
             for case in self.cases:
                 self.prepared.refill(case.tensors)
-        if request["publish"]:
+        elif request["publish"]:
             for case in self.cases:
                 for name in self.outputs:
                     case.tensors[name].view(np.uint8)[...] = TURN_POISON

@@ -211,13 +211,14 @@ class Measurement:
         self.stream.settle()
 
     def ready(self, request):
-        """Renews the contents of the sets and poisons what will be published."""
+        """Renews the contents of the sets, over which outputs are then those of the contents before; else poisons what
+        will be published."""
         if request.get("refresh"):
             for case in self.cases:
                 self.prepared.refill(case.tensors)
             for name, contents in self.contents.items():
                 self.prepared.memory.device.copy(contents, self.cases[0].tensors[name])
-        if request["publish"]:
+        elif request["publish"]:
             for case in self.cases:
                 for name in self.outputs:
                     self.stream.fill(case.tensors[name], TURN_POISON)

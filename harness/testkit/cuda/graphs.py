@@ -77,7 +77,16 @@ def one_set(case):
     return run
 
 
+def skips_when_written(case):
+    """Computes only where its output was never written, which timed calls after the first never see."""
+    import lazy_kernel  # Triton, which no other defect here needs
+
+    parts = Parts(case)
+    return lambda: lazy_kernel.norm(parts.x, parts.w, parts.y, parts.eps)
+
+
 BINDINGS = {
+    "skips-when-written": skips_when_written,
     "empty-graph": empty_graph,
     "idle-when-captured": idle_when_captured,
     "stale-graph-inputs": stale_graph_inputs,

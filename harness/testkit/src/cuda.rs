@@ -94,6 +94,9 @@ pub const CUDA_DEFECTS: &[Defect] = &[
     bad("memo-by-pointer", "P34", Baseline, &[Invalid], "captures results that it remembers")
         .graph()
         .for_one_of(WRONG),
+    bad("skips-when-written", "P34", Baseline, &[Invalid], "computes only what was never written")
+        .graph()
+        .for_one_of(WRONG),
     // A replay runs the kernels that were captured, whatever the inputs hold; calls from the host can remember contents.
     bad("memo-by-content", "P34", Baseline, &[Fail], "is slow on contents that it has not seen")
         .for_one_of(&["cached-result"]),

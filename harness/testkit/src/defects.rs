@@ -177,6 +177,13 @@ pub const DEFECTS: &[Defect] = &[
         "remembers results by address while it is timed",
     ),
     bad("memo-by-content", "P34", Baseline, &[Fail], "remembers results by content"),
+    bad(
+        "skips-when-written",
+        "P34",
+        Baseline,
+        &[Fail, Invalid],
+        "computes only where its output was never written",
+    ),
     bad("jit-on-call-n", "P9", Baseline, &[Invalid], "loads code while it is timed"),
     bad("clock-patched", "P35", Baseline, &[Invalid], "reports a tenth of the time"),
     bad("clock-inflated", "P35", Baseline, &[Errored], "reports more time than passed"),

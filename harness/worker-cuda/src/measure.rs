@@ -136,7 +136,7 @@ fn turn(
     if request.refresh {
         work.refresh(images)?;
     }
-    if request.publish {
+    if request.publish && !request.refresh {
         work.poison_outputs(stream)?;
     }
     let outcome = warm.turn(TurnRequest {

@@ -121,7 +121,7 @@ impl Bench<'_> {
             *self.timed = None;
             return Err(decline);
         }
-        if request.publish {
+        if request.publish && !request.refresh {
             work.poison_outputs();
         }
         let slowdown = request.slowdown + self.worker.planted_slowdown();

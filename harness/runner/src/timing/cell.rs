@@ -310,7 +310,7 @@ impl Round<'_> {
     }
 
     /// One turn. In the drawn block the buffers are renewed first, so that a result which was remembered by address
-    /// or from the last call is wrong, and the outputs of the last timed call go to the checker.
+    /// or from the last call is wrong, or the outputs are poisoned, and those of the last timed call go to the checker.
     async fn turn(
         &mut self,
         case: &CaseSpec,
@@ -319,7 +319,10 @@ impl Round<'_> {
         at: At,
     ) -> Result<(), Trouble> {
         let name = self.name(state.place, &party.id);
-        let refresh = at.publish && party.live()?.hello().capabilities.refresh;
+        // By turns with replicates: new contents over the outputs of the old ones show a call that leaves what it finds
+        // written as it is; poison shows one that does not write.
+        let renews = self.replicate.is_multiple_of(2);
+        let refresh = at.publish && renews && party.live()?.hello().capabilities.refresh;
         if at.publish {
             let contents = if refresh { 1 + self.replicate } else { 0 };
             self.pose(case, state, &party.id, contents).await?;

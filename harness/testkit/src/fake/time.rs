@@ -29,6 +29,9 @@ pub(crate) struct Timed {
 /// Time that a call takes beside its work, so that defects of speed are large against noise.
 const PAD: Duration = Duration::from_micros(400);
 
+/// What outputs hold before a turn whose outputs are published, where its contents are not new.
+const POISON: u32 = 0xa5a5_a5a5;
+
 fn spin(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -71,6 +74,7 @@ impl Timed {
                     return;
                 }
             }
+            "skips-when-written" if self.kept.is_some() && !self.is_poisoned() => return,
             "memo-by-content" if memory.knows(&self.x) => {
                 self.out = rms_norm(&self.x, &self.weight, self.eps, false);
                 return;
@@ -79,9 +83,13 @@ impl Timed {
         }
         self.out = rms_norm(&self.x, &self.weight, self.eps, false);
         spin(pad(defect, position, fast));
-        if defect == "memo-by-pointer" {
+        if matches!(defect, "memo-by-pointer" | "skips-when-written") {
             self.kept = Some(self.out.clone());
         }
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.out.first().is_some_and(|value| value.to_bits() == POISON)
     }
 
     /// One request's samples.
@@ -94,8 +102,8 @@ impl Timed {
     ) -> Measured {
         let begun = Instant::now();
         self.turns += 1;
-        if asked.publish {
-            self.out.fill(f32::from_bits(0xa5a5_a5a5));
+        if asked.publish && !asked.refresh {
+            self.out.fill(f32::from_bits(POISON));
         }
         let count = if asked.phase == Phase::Warm { 4 } else { asked.samples };
         let mut elapsed = Vec::new();
