@@ -5,7 +5,7 @@
 //! those that are left. A run that ends by itself has swept them before, and ends its reaper, too.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -15,6 +15,8 @@ use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::family::{Known, end};
 
+/// The leader of a group that there is not.
+const NOBODY: i32 = -1;
 /// Rounds in which processes are looked for: one that starts others faster than they are ended is left in the end.
 const ROUNDS: u32 = 50;
 
@@ -45,6 +47,17 @@ impl Reaper {
         // A reaper that does not read must not hold the run up.
         fcntl_setfl(&input, OFlags::NONBLOCK)?;
         Ok(Self(RefCell::new(Some((child, input)))))
+    }
+
+    /// Says what the processes of an attempt will carry, before its first one is there: a run may be killed before it can
+    /// say which that is.
+    pub(super) fn expects(&self, nonce: &str) {
+        self.tell(format_args!("expects {nonce}"));
+    }
+
+    /// The attempt did not come to be.
+    pub(super) fn forgets(&self, nonce: &str) {
+        self.tell(format_args!("forgets {nonce}"));
     }
 
     pub(super) fn attempt(&self, leader: i32, nonce: &str) {
@@ -87,11 +100,15 @@ fn retire(reaper: Option<(Child, ChildStdin)>) {
 /// of a [`ReaperProgram`].
 pub fn reap(input: impl BufRead) {
     let mut attempts: BTreeMap<i32, Known> = BTreeMap::new();
+    let mut expected: BTreeSet<String> = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words.get(at).and_then(|word| word.parse::<i32>().ok());
         match (words.first().copied(), number(1)) {
+            (Some("expects"), _) if words.len() == 2 => drop(expected.insert(words[1].to_owned())),
+            (Some("forgets"), _) if words.len() == 2 => drop(expected.remove(words[1])),
             (Some("attempt"), Some(leader)) if words.len() == 3 => {
+                expected.remove(words[2]);
                 attempts.insert(leader, Known::new(leader, words[2]));
             }
             (Some("process"), Some(leader)) => {
@@ -106,12 +123,37 @@ pub fn reap(input: impl BufRead) {
             _ => {}
         }
     }
+    let unknown: Vec<Known> = expected.iter().map(|nonce| Known::new(NOBODY, nonce)).collect();
     for _ in 0..ROUNDS {
-        let left: Vec<i32> = attempts.values().flat_map(Known::living).collect();
+        let left: Vec<i32> = attempts.values().chain(&unknown).flat_map(Known::living).collect();
         if left.is_empty() {
             return;
         }
         left.into_iter().for_each(end);
         std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that carries the nonce and waits for longer than the test.
+    fn carrying(nonce: &str) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("60").env("PROOFHOUSE_NONCE_OF_A_TEST", nonce).process_group(0);
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn an_attempt_whose_first_process_was_never_named_is_known_by_what_it_carries() {
+        let (nonce, other) = ("reaper-test-3f9a1c", "reaper-test-77b0de");
+        let (mut child, mut forgotten) = (carrying(nonce), carrying(other));
+        let lines = format!("expects {nonce}\nexpects {other}\nforgets {other}\n");
+        reap(lines.as_bytes());
+        assert!(!child.wait().unwrap().success(), "it was ended by a signal");
+        assert!(forgotten.try_wait().unwrap().is_none(), "what did not come to be is nobody's");
+        forgotten.kill().unwrap();
+        forgotten.wait().unwrap();
     }
 }

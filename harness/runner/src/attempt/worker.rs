@@ -256,7 +256,8 @@ impl Process {
             .process_group(0)
             .kill_on_drop(true);
         confine(&mut command, placement.cores.as_deref());
-        let mut child = command.spawn()?;
+        watch.reaper.expects(door.nonce());
+        let mut child = command.spawn().inspect_err(|_| watch.reaper.forgets(door.nonce()))?;
         let family = Family::new(child.id().unwrap_or(0), door.nonce(), &watch.reaper);
         let record = Attempt { ended: None, ending: None, ..Process::never(launch, placement) };
         Ok(Process {
