@@ -126,6 +126,7 @@ FORMS = {
 DTYPES = {"topk_logprobs": ["F32"]}
 TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}  # what the mode stands for
 CALLS, REPLAYS = 20, 7  # of a graph by which two compiled forms are compared
+KEPT = [0, 0]  # how often the default form was kept, and the tuned one
 OPTIONS = {}
 if DEVICE == "cuda":
     # Quotients are rounded to E4M3, where many lie on midpoints: the approximate division would decide those.
@@ -171,20 +172,22 @@ def fastest(forms, tensors, chosen):
     """The compiled form whose calls in a graph take the least time on copies of the tensors; a form that cannot be
     compiled for them, or for which there is no memory, is left out, unless none can."""
     timed, failures = [], []
-    for form in forms:
+    for index, form in enumerate(forms):
         copies = []  # of one form at a time
         try:
             copies.extend(copy_of(tensor) for tensor in tensors)
             with torch.inference_mode():
                 form(*copies, **chosen)
-                timed.append((graph_time(lambda: form(*copies, **chosen)), len(timed), form))
+                timed.append((graph_time(lambda: form(*copies, **chosen)), index, form))
         except Exception as error:
             if isinstance(error, torch.AcceleratorError):
                 raise
             failures.append(error)
     if not timed:
         raise failures[0]
-    return min(timed)[-1]
+    _, index, form = min(timed)
+    KEPT[index] += 1
+    return form
 
 
 def binder(function, names, params, options=None):
@@ -226,7 +229,8 @@ def binder(function, names, params, options=None):
 def witness():
     """What code was made for, and how much of it."""
     target = torch.backends.cpu.get_cpu_capability() if DEVICE == "cpu" else architecture()
-    return {"dispatch": "{} graphs={}".format(target, compiled_graphs())}
+    kept = " default={} tuned={}".format(*KEPT) if DEVICE == "cuda" else ""
+    return {"dispatch": "{} graphs={}{}".format(target, compiled_graphs(), kept)}
 
 
 BINDS = {name: binder(*form, options=OPTIONS.get(name)) for name, form in FORMS.items()}
