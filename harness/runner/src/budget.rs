@@ -11,8 +11,10 @@ use crate::interrupt::Stop;
 pub(crate) struct Budget {
     begun: Instant,
     limit: Option<Duration>,
-    /// Whether work was refused.
+    /// Whether work was refused for which all other work is given up.
     spent: Cell<bool>,
+    /// Whether work was passed over for shorter work.
+    passed_over: Cell<bool>,
     /// Whether processes are being ended in peace, so that what they gave can be kept.
     closing: Rc<Cell<bool>>,
 }
@@ -24,21 +26,42 @@ const LOOK: Duration = Duration::from_millis(50);
 
 impl Budget {
     pub(crate) fn new(begun: Instant, limit: Option<Duration>) -> Self {
-        Self { begun, limit, spent: Cell::new(false), closing: Rc::default() }
+        Self {
+            begun,
+            limit,
+            spent: Cell::new(false),
+            passed_over: Cell::new(false),
+            closing: Rc::default(),
+        }
     }
 
     /// Whether work that may take so long can begin. Once something could not, nothing can: the rest is another run's.
     pub(crate) fn allows(&self, next: Duration) -> bool {
-        let left = self.limit.map(|limit| limit.saturating_sub(self.begun.elapsed()));
-        if left.is_some_and(|left| left <= next) {
+        if !self.holds(next) {
             self.spent.set(true);
         }
         !self.spent.get()
     }
 
-    /// Whether work was refused.
+    /// Whether work that may take so long can begin; where it cannot, shorter work still can.
+    pub(crate) fn fits(&self, next: Duration) -> bool {
+        let fits = !self.spent.get() && self.holds(next);
+        self.passed_over.set(self.passed_over.get() || !fits);
+        fits
+    }
+
+    fn holds(&self, next: Duration) -> bool {
+        self.limit.is_none_or(|limit| limit.saturating_sub(self.begun.elapsed()) > next)
+    }
+
+    /// Whether nothing can begin any more.
     pub(crate) fn spent(&self) -> bool {
         self.spent.get()
+    }
+
+    /// Whether any work was left to another run.
+    pub(crate) fn left_work(&self) -> bool {
+        self.spent.get() || self.passed_over.get()
     }
 
     /// Says that processes are being ended in peace, or no longer.
@@ -115,6 +138,15 @@ mod tests {
             !budget.allows(pace.next()),
             "the step would be cut off, and all of the replicate lost"
         );
+    }
+
+    #[test]
+    fn work_that_is_passed_over_leaves_room_for_shorter_work() {
+        let budget = Budget::new(Instant::now(), Some(Duration::from_secs(3600)));
+        assert!(!budget.left_work());
+        assert!(!budget.fits(Duration::from_secs(3600)) && budget.fits(Duration::from_secs(60)));
+        assert!(budget.left_work() && !budget.spent());
+        assert!(!budget.allows(Duration::from_secs(3600)) && !budget.fits(Duration::ZERO));
     }
 
     #[test]

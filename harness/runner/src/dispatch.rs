@@ -98,7 +98,7 @@ pub fn run(
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, desk.drive(options, plan, Rc::clone(&budget)))?;
     }
-    Ok(desk.finish(begun, budget.spent()))
+    Ok(desk.finish(begun, budget.left_work()))
 }
 
 /// Processes that check on one device at a time: they take many seconds to start, and a fault of one ends its own

@@ -124,6 +124,11 @@ impl<'a> GroupRun<'a> {
         }
     }
 
+    /// How long a visit of a cell may take, by the last one, or by the longest of another cell.
+    pub(super) fn expected(&self, index: usize) -> Duration {
+        self.cells[index].took.unwrap_or(self.longest)
+    }
+
     /// Whether results that are remembered are looked for in a cell's replicate: in the first of the largest cell.
     fn looks_for_memory(&self, index: usize, replicate: u32) -> bool {
         remembers(self.group) && index == self.largest && replicate == 0
@@ -155,16 +160,19 @@ impl<'a> GroupRun<'a> {
             // Processes are shared by gates, and losses are counted gate by gate.
             parties.iter_mut().for_each(|party| party.losses = 0);
         }
-        for index in 0..self.cells.len() {
+        // Cells of which it is known how long they take come first: one that a time budget does not hold keeps no other
+        // from it.
+        let mut order: Vec<usize> = (0..self.cells.len()).collect();
+        order.sort_by_key(|index| self.cells[*index].took.is_none());
+        for index in order {
             if self.context.stop.requested() {
                 break;
             }
             if !self.cells[index].is_open() || self.cells[index].done.contains(&replicate) {
                 continue;
             }
-            let expected = self.cells[index].took.unwrap_or(self.longest);
-            if !self.context.budget.allows(expected + closing) {
-                break;
+            if !self.context.budget.fits(self.expected(index) + closing) {
+                continue;
             }
             if let Some(reason) = self.context.no_device(self.group.device) {
                 self.cells[index].over = Some(Observation::NotRun { reason });

@@ -177,11 +177,20 @@ impl<'a> Wave<'a> {
         self.write().await;
     }
 
-    /// The first replicate that some cell lacks.
+    /// The first replicate that some cell lacks for which there is time; cells of which it is known how long they take come
+    /// first.
     fn next(&self) -> Option<u32> {
         let replicates = self.context.options.profile.replicates;
-        let open = self.groups.iter().flat_map(|group| &group.cells).filter(|c| c.is_open());
-        open.filter_map(|cell| cell.lacks(replicates)).min()
+        let ending = self.starting + self.closing;
+        let lacking = self.groups.iter().flat_map(|group| {
+            (0..group.cells.len()).filter_map(|index| {
+                let cell = &group.cells[index];
+                let lacks = cell.lacks(replicates).filter(|_| cell.is_open())?;
+                let fits = self.context.budget.fits(group.expected(index) + ending);
+                fits.then_some((cell.took.is_none(), lacks))
+            })
+        });
+        lacking.min().map(|(_, replicate)| replicate)
     }
 
     /// Writes the cells that are over or whole.
