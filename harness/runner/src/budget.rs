@@ -54,6 +54,11 @@ impl Budget {
         self.limit.is_none_or(|limit| limit.saturating_sub(self.begun.elapsed()) > next)
     }
 
+    /// Whether there is a limit at all.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
     /// Whether nothing can begin any more.
     pub(crate) fn spent(&self) -> bool {
         self.spent.get()

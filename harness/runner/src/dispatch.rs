@@ -53,6 +53,8 @@ pub struct Outcome {
     pub left: usize,
     /// Those of them of which replicates are kept: the next run goes on with them.
     pub begun: usize,
+    /// Whether a cell got its verdict in this run, or a replicate was kept.
+    pub gained: bool,
     /// Whether any cell with a verdict decides; without one, an exit code of 0 proves nothing.
     pub decides: bool,
     /// The session, when anything was done.
@@ -119,6 +121,8 @@ struct Dispatcher<'a> {
     session: Option<(Digest, SessionRecord)>,
     /// Keys of cells that wait for replicates and have some.
     begun: BTreeSet<Digest>,
+    /// Whether a replicate was kept in this run.
+    kept: bool,
     /// Required cells that were planned.
     required: usize,
     problem: Option<RunError>,
@@ -144,6 +148,7 @@ impl<'a> Dispatcher<'a> {
             rules: rules(plan),
             session: None,
             begun: begun(plan),
+            kept: false,
             required: plan.required(),
             problem: None,
         }
@@ -467,7 +472,10 @@ impl<'a> Dispatcher<'a> {
             .map_err(unwritable)
             .and_then(|bytes| Ok(self.evidence.keep(&slice.key, slice.replicate, &bytes)?));
         match kept {
-            Ok(()) => drop(self.begun.insert(slice.key)),
+            Ok(()) => {
+                self.kept = true;
+                self.begun.insert(slice.key);
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -592,6 +600,7 @@ impl<'a> Dispatcher<'a> {
         });
         Outcome {
             exit: self.exit,
+            gained: self.kept || self.verdicts.len() > self.reused,
             decides,
             verdicts: self.verdicts,
             planned: self.planned,

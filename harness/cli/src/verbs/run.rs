@@ -131,8 +131,13 @@ pub fn run(project: &Project, common: &Common, asked: &RunArguments) -> Result<E
             exit => exit.meaning(),
         };
         if outcome.left > 0 {
+            let next = if outcome.gained || asked.time_budget.is_none() {
+                "the same command goes on from there"
+            } else {
+                "nothing was gained: the time budget holds none of them, so give it more"
+            };
             out(&format!(
-                "{} of {} cells are left; replicates of {} are kept; the same command goes on from there\n",
+                "{} of {} cells are left; replicates of {} are kept; {next}\n",
                 outcome.left, outcome.planned, outcome.begun
             ))?;
         }

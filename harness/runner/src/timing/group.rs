@@ -42,6 +42,12 @@ fn remembers(group: &Group) -> bool {
     group.rule.contract.launch == Launch::Eager
 }
 
+/// The product of a cell's extents.
+fn size(context: &Context, state: &CellState) -> u64 {
+    let dims = context.case(state.place).dims.values();
+    dims.fold(1_u64, |product, dim| product.saturating_mul(*dim))
+}
+
 /// How a visit of a cell ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Visit {
@@ -61,11 +67,8 @@ impl<'a> GroupRun<'a> {
     pub(super) fn new(context: &'a Rc<Context>, group: &'a Group) -> Self {
         let mut cells: Vec<CellState> =
             group.places.iter().map(|place| CellState::new(*place)).collect();
-        let size = |state: &CellState| {
-            let dims = context.case(state.place).dims.values();
-            dims.fold(1_u64, |product, dim| product.saturating_mul(*dim))
-        };
-        let largest = (0..cells.len()).max_by_key(|index| size(&cells[*index])).unwrap_or(0);
+        let size = |index: &usize| size(context, &cells[*index]);
+        let largest = (0..cells.len()).max_by_key(size).unwrap_or(0);
         let absent: BTreeMap<_, _> = group
             .baselines
             .iter()
@@ -124,6 +127,19 @@ impl<'a> GroupRun<'a> {
         }
     }
 
+    /// The order in which cells are visited: the gate's, or under a time budget first those of which it is known how long
+    /// they take, then small ones, so that a cell which the budget does not hold keeps no other from it.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.cells.len()).collect();
+        if self.context.budget.is_limited() {
+            order.sort_by_key(|index| {
+                let cell = &self.cells[*index];
+                (cell.took.is_none(), size(self.context, cell))
+            });
+        }
+        order
+    }
+
     /// How long a visit of a cell may take, by the last one, or by the longest of another cell.
     pub(super) fn expected(&self, index: usize) -> Duration {
         self.cells[index].took.unwrap_or(self.longest)
@@ -160,11 +176,7 @@ impl<'a> GroupRun<'a> {
             // Processes are shared by gates, and losses are counted gate by gate.
             parties.iter_mut().for_each(|party| party.losses = 0);
         }
-        // Cells of which it is known how long they take come first: one that a time budget does not hold keeps no other
-        // from it.
-        let mut order: Vec<usize> = (0..self.cells.len()).collect();
-        order.sort_by_key(|index| self.cells[*index].took.is_none());
-        for index in order {
+        for index in self.order() {
             if self.context.stop.requested() {
                 break;
             }
