@@ -363,9 +363,9 @@ impl Round<'_> {
         let mut memory = Memory::default();
         for pair in 0..Memory::PAIRS + 1 {
             for again in [false, true] {
-                if !again {
-                    self.pose(case, state, &party.id, SEEN + pair).await?;
-                }
+                // As many contents are made before either run, so that the worker has waited as long.
+                let first = if again { WAITED + pair } else { SEEN + pair };
+                self.pose(case, state, &party.id, first).await?;
                 self.pose(case, state, &party.id, UNSEEN + 2 * pair + u32::from(again)).await?;
                 self.pose(case, state, &party.id, SEEN + pair).await?;
                 let request = Request::Check { case: name.clone(), checked: false };
@@ -422,6 +422,8 @@ fn spoiled(taken: &TakenTurn) -> Option<String> {
 
 /// Contents from here on are run in the check for remembered results.
 const SEEN: u32 = 100;
+/// Contents from here on are made in that check for the time that it takes.
+const WAITED: u32 = 500;
 /// Contents from here on are written in that check and never run.
 const UNSEEN: u32 = 1000;
 
