@@ -9,7 +9,7 @@ use proofhouse_gate::stats::{StatsError, binomial_interval, median};
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::event::Event;
 use proofhouse_schema::evidence::{CalibrationLine, CalibrationRate, SessionRecord};
-use proofhouse_schema::gate::{Cell, GateKind, Inputs, Level, ResolvedGate};
+use proofhouse_schema::gate::{GateKind, Inputs, Level, ResolvedGate};
 use proofhouse_schema::ids::{GateId, IdError, ProviderId};
 use proofhouse_schema::provider::{Environment, ProviderFacts};
 use proofhouse_schema::real::Real;
@@ -132,7 +132,7 @@ fn gates(
             timing.require = Require::Measured;
         }
         gate.exclusions.clear();
-        gate.cells.retain(|cell| size(cell) <= largest(options.device));
+        gate.cells.retain(|cell| cell.case.size() <= largest(options.device));
         let (id, kind) = (&gate.header.id, gate.header.kind);
         let selection = &options.run.selection;
         gate.cells.retain(|cell| selection.takes(id, kind, &cell.key, &options.provider));
@@ -142,10 +142,6 @@ fn gates(
     let rounds = options.comparisons.div_ceil(cells.max(1));
     gates.iter_mut().for_each(|gate| repeat(gate, rounds));
     Ok(gates)
-}
-
-fn size(cell: &Cell) -> u64 {
-    cell.case.dims.values().fold(1_u64, |size, dim| size.saturating_mul(*dim))
 }
 
 /// Cells with more elements than this take too long to be compared hundreds of times.

@@ -64,7 +64,7 @@ fn battery_cases(context: &Context, places: &[Place]) -> BTreeMap<String, CaseSp
 
 /// How badly a case suits a battery; the least is taken.
 fn unfitness(case: &CaseSpec) -> u64 {
-    let elements = case.dims.values().fold(1_u64, |product, dim| product.saturating_mul(*dim));
+    let elements = case.size();
     let rows = case.dims.get("rows").copied().unwrap_or(1);
     let plain = match &case.inputs {
         Inputs::Seeded { values, .. } => u64::from(values != "normal"),

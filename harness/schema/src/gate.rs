@@ -172,6 +172,14 @@ pub struct CaseSpec {
     pub expect: Expect,
 }
 
+impl CaseSpec {
+    /// The product of its extents, at most the largest number: by it cases are compared in size.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.dims.values().fold(1, |product, dim| product.saturating_mul(*dim))
+    }
+}
+
 /// Where inputs come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -168,15 +168,15 @@ impl Master {
 
 /// sha256 of all elements in row order, with no gaps.
 fn digest_of(tensor: &OwnedTensor) -> Digest {
-    let view = tensor.view();
-    let rows = if tensor.layout.elements() == 0 { 0 } else { tensor.layout.rows() };
-    if tensor.layout.row_stride == tensor.layout.width() && rows > 0 {
-        let whole = tensor.layout.row_range(0).start..tensor.layout.row_range(rows - 1).end;
-        return Digest::of(&view.bytes[whole]);
+    let layout = &tensor.layout;
+    if layout.elements() == 0 {
+        return Digest::of(&[]);
     }
-    let mut all = Vec::new();
-    (0..rows).for_each(|row| all.extend_from_slice(view.row_bytes(row)));
-    Digest::of(&all)
+    if layout.row_stride == layout.width() {
+        let whole = layout.row_range(0).start..layout.row_range(layout.rows() - 1).end;
+        return Digest::of(&tensor.view().bytes[whole]);
+    }
+    Digest::of(&tensor.packed_bytes())
 }
 
 /// The masters that were used last.

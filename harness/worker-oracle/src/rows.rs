@@ -13,11 +13,14 @@ use crate::master::Master;
 /// Elements from which on it is worth several threads.
 const SIDE_BY_SIDE: u64 = 1 << 20;
 
+fn threads() -> u64 {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64
+}
+
 /// What the written tensors hold after a right run; none for a small case, for one whose written tensors have no rows,
 /// and for one that the oracle refuses, whose error is to name the row in the whole case.
 pub(crate) fn expected_by_rows(master: &Master) -> Option<Vec<OwnedTensor>> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    expected_in_parts(master, SIDE_BY_SIDE, threads)
+    expected_in_parts(master, SIDE_BY_SIDE, threads())
 }
 
 fn expected_in_parts(master: &Master, least: u64, threads: u64) -> Option<Vec<OwnedTensor>> {
@@ -30,8 +33,7 @@ fn expected_in_parts(master: &Master, least: u64, threads: u64) -> Option<Vec<Ow
 /// Compares every written tensor, as [`judge`] does; none for a small case, for one whose written tensors have no rows,
 /// and where a comparison failed, whose error is to be that of the whole case.
 pub(crate) fn judge_by_rows(judging: &Judging<'_>) -> Option<Vec<Comparison>> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
-    judge_in_parts(judging, SIDE_BY_SIDE, threads)
+    judge_in_parts(judging, SIDE_BY_SIDE, threads())
 }
 
 fn judge_in_parts(judging: &Judging<'_>, least: u64, threads: u64) -> Option<Vec<Comparison>> {
@@ -218,7 +220,7 @@ fn joined(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proofhouse_contract::{Case, CaseTensors, Dtype, Layout, ValueClass};
+    use proofhouse_contract::{Case, CaseTensors, Dtype, Layout, OperatorSpec, ValueClass};
 
     fn master(operator: &str, dims: &[(&str, u64)], layout: Layout, values: ValueClass) -> Master {
         let spec = proofhouse_contract::find_operator(operator).unwrap();
@@ -228,15 +230,16 @@ mod tests {
         Master::new(call, CaseTensors::generate(&case, 0x11, 0).unwrap().tensors)
     }
 
+    fn seven_rows(spec: &OperatorSpec) -> Vec<(&'static str, u64)> {
+        let extent = |name| if name == "rows" { 7 } else { 32 };
+        spec.dims.iter().map(|dim| (dim.name, extent(dim.name))).collect()
+    }
+
     #[test]
     fn rows_side_by_side_give_the_bytes_of_all_rows_together() {
         let mut compared = 0;
         for spec in proofhouse_contract::catalog() {
-            let dims: Vec<(&str, u64)> = spec
-                .dims
-                .iter()
-                .map(|dim| (dim.name, if dim.name == "rows" { 7 } else { 32 }))
-                .collect();
+            let dims = seven_rows(spec);
             for layout in Layout::CASES {
                 for values in [ValueClass::Normal, ValueClass::HeavyTies] {
                     if !spec.values.contains(&values) {
@@ -276,11 +279,7 @@ mod tests {
     fn rows_side_by_side_are_compared_as_all_rows_together() {
         let mut bad = 0;
         for spec in proofhouse_contract::catalog() {
-            let dims: Vec<(&str, u64)> = spec
-                .dims
-                .iter()
-                .map(|dim| (dim.name, if dim.name == "rows" { 7 } else { 32 }))
-                .collect();
+            let dims = seven_rows(spec);
             for layout in Layout::CASES {
                 let master = master(spec.name, &dims, layout, ValueClass::Normal);
                 let (inputs, initial) = (master.views(false), master.views(true));

@@ -25,27 +25,18 @@ enum Shows {
     Providers,
 }
 
-const fn column(
-    word: &'static str,
-    head: &'static str,
-    number: bool,
-    column: Shows,
-) -> Column<Shows> {
-    Column { word, head, number, column }
-}
-
 const COLUMNS: [Column<Shows>; 11] = [
-    column("shape", "shape", false, Shows::Shape),
-    column("dtype", "dtype", false, Shows::Dtype),
-    column("inputs", "inputs", false, Shows::Inputs),
-    column("time", "time", true, Shows::Time),
-    column("other", "fastest other", false, Shows::Other),
-    column("ratio", "ratio [95 %]", true, Shows::Ratio),
-    column("says", "says", false, Shows::Says),
-    column("verdict", "verdict", false, Shows::Verdict),
-    column("evidence", "evidence", false, Shows::Evidence),
-    column("noise", "noise floor", true, Shows::Noise),
-    column("providers", "all, the first first", false, Shows::Providers),
+    Column::new("shape", "shape", false, Shows::Shape),
+    Column::new("dtype", "dtype", false, Shows::Dtype),
+    Column::new("inputs", "inputs", false, Shows::Inputs),
+    Column::new("time", "time", true, Shows::Time),
+    Column::new("other", "fastest other", false, Shows::Other),
+    Column::new("ratio", "ratio [95 %]", true, Shows::Ratio),
+    Column::new("says", "says", false, Shows::Says),
+    Column::new("verdict", "verdict", false, Shows::Verdict),
+    Column::new("evidence", "evidence", false, Shows::Evidence),
+    Column::new("noise", "noise floor", true, Shows::Noise),
+    Column::new("providers", "all, the first first", false, Shows::Providers),
 ];
 const USUAL: [&str; 8] =
     ["shape", "dtype", "time", "other", "ratio", "says", "verdict", "evidence"];

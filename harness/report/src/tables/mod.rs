@@ -113,6 +113,12 @@ struct Column<C> {
     column: C,
 }
 
+impl<C> Column<C> {
+    const fn new(word: &'static str, head: &'static str, number: bool, column: C) -> Self {
+        Self { word, head, number, column }
+    }
+}
+
 /// The columns that words ask for.
 fn chosen<'c, C>(all: &'c [Column<C>], words: &[String]) -> Result<Vec<&'c Column<C>>, TableFault> {
     let find = |word: &String| {

@@ -23,23 +23,14 @@ enum Shows {
     Verdicts,
 }
 
-const fn column(
-    word: &'static str,
-    head: &'static str,
-    number: bool,
-    column: Shows,
-) -> Column<Shows> {
-    Column { word, head, number, column }
-}
-
 const COLUMNS: [Column<Shows>; 7] = [
-    column("operator", "operator", false, Shows::Operator),
-    column("contract", "contract", false, Shows::Contract),
-    column("gate", "gate", false, Shows::Gate),
-    column("cells", "cells", true, Shows::Cells),
-    column("ratio", "to the best other [95 %]", true, Shows::Ratio),
-    column("worst", "worst cell", false, Shows::Worst),
-    column("verdicts", "verdicts", false, Shows::Verdicts),
+    Column::new("operator", "operator", false, Shows::Operator),
+    Column::new("contract", "contract", false, Shows::Contract),
+    Column::new("gate", "gate", false, Shows::Gate),
+    Column::new("cells", "cells", true, Shows::Cells),
+    Column::new("ratio", "to the best other [95 %]", true, Shows::Ratio),
+    Column::new("worst", "worst cell", false, Shows::Worst),
+    Column::new("verdicts", "verdicts", false, Shows::Verdicts),
 ];
 const USUAL: [&str; 6] = ["operator", "contract", "cells", "ratio", "worst", "verdicts"];
 

@@ -93,12 +93,8 @@ pub(crate) async fn controls(
 
 /// The cell on which the controls run: the one whose size is nearest to a good one.
 fn subject<'a>(context: &Context, groups: &'a [Group]) -> Option<(&'a Group, Place)> {
-    let size = |place: Place| {
-        let dims = context.case(place).dims.values();
-        dims.fold(1_u64, |product, dim| product.saturating_mul(*dim)).max(1)
-    };
     let distance = |place: Place| {
-        let size = size(place);
+        let size = context.case(place).size().max(1);
         if size > GOOD_SIZE { size / GOOD_SIZE } else { GOOD_SIZE / size }
     };
     let all = groups.iter().flat_map(|group| group.places.iter().map(move |place| (group, *place)));

@@ -42,12 +42,6 @@ fn remembers(group: &Group) -> bool {
     group.rule.contract.launch == Launch::Eager
 }
 
-/// The product of a cell's extents.
-fn size(context: &Context, state: &CellState) -> u64 {
-    let dims = context.case(state.place).dims.values();
-    dims.fold(1_u64, |product, dim| product.saturating_mul(*dim))
-}
-
 /// How a visit of a cell ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Visit {
@@ -67,7 +61,7 @@ impl<'a> GroupRun<'a> {
     pub(super) fn new(context: &'a Rc<Context>, group: &'a Group) -> Self {
         let mut cells: Vec<CellState> =
             group.places.iter().map(|place| CellState::new(*place)).collect();
-        let size = |index: &usize| size(context, &cells[*index]);
+        let size = |index: &usize| context.case(cells[*index].place).size();
         let largest = (0..cells.len()).max_by_key(size).unwrap_or(0);
         let absent: BTreeMap<_, _> = group
             .baselines
@@ -134,7 +128,7 @@ impl<'a> GroupRun<'a> {
         if self.context.budget.is_limited() {
             order.sort_by_key(|index| {
                 let cell = &self.cells[*index];
-                (cell.took.is_none(), size(self.context, cell))
+                (cell.took.is_none(), self.context.case(cell.place).size())
             });
         }
         order

@@ -10,8 +10,11 @@ use proofhouse_evidence::Folder;
 use proofhouse_runner::device::Devices;
 use proofhouse_runner::ports::{Evidence, FolderEvidence, GateJudge};
 use proofhouse_runner::{
-    Limits, Outcome, ProviderHome, Reuse, RunError, RunOptions, Selection, SessionFacts, Stop, run,
+    Exploit, Fixture, Limits, Outcome, ProviderHome, Reuse, RunError, RunOptions, Selection,
+    SessionFacts, Stop, run,
 };
+use proofhouse_schema::canonical;
+use proofhouse_schema::catalog::Catalog;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
@@ -24,6 +27,7 @@ use proofhouse_schema::provider::{Environment, Provider};
 use proofhouse_schema::timing::{Cache, Clock, ClockPolicy, Launch, Statistic, TimingContract};
 use proofhouse_schema::units::{Bytes, Wide};
 use proofhouse_schema::verdict::{Require, VerdictBody};
+use proofhouse_testkit::Defect;
 
 /// Where this build puts programs: the folder of the running test, or its parent.
 fn build_folder() -> PathBuf {
@@ -331,4 +335,43 @@ pub fn leave(options: &mut RunOptions, folder: &Path, leaves: &str) {
         folder.display()
     );
     command.splice(0..0, ["/bin/sh".to_owned(), "-c".to_owned(), script]);
+}
+
+/// A defect as the self-test plays it.
+pub(crate) fn exploit(defect: &Defect) -> Exploit {
+    Exploit {
+        name: defect.name.to_owned(),
+        pitfall: defect.pitfall.to_owned(),
+        expected: defect.expected.to_vec(),
+        codes: defect.codes.iter().map(|code| (*code).to_owned()).collect(),
+        kind: defect.kind,
+        control: defect.control,
+        cache: defect.cache,
+        launch: defect.launch,
+        followed: defect.followed,
+        neighbor: defect.neighbor,
+    }
+}
+
+/// The fake worker as the one that plays defects.
+pub(crate) fn fixture(device: DeviceKind) -> Fixture {
+    Fixture {
+        device,
+        command: vec![fake_worker().to_string_lossy().into_owned()],
+        folder: None,
+        environment: Environment::Binary,
+        packages: BTreeMap::new(),
+        variables: BTreeMap::new(),
+        includes: Vec::new(),
+        dtypes: vec![Dtype::F32],
+        refusals: true,
+        neighbor: Vec::new(),
+    }
+}
+
+/// The catalog as the checker exports it.
+pub(crate) fn catalog() -> Catalog {
+    let oracle = program("proofhouse-worker-oracle");
+    let output = std::process::Command::new(oracle).arg("--catalog").output().unwrap();
+    canonical::parse(&output.stdout).unwrap()
 }
