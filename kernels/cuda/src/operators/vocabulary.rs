@@ -42,8 +42,8 @@ impl Workspace {
 
     /// How many workspaces launches take in turn, and the bytes from one to the next.
     ///
-    /// Which part of the L2 cache a ticket lies in decides some of a small launch's time; several places even that out,
-    /// and a launch that begins while the one in front of it ends shares no ticket with it.
+    /// A launch that begins while the one in front of it ends shares no ticket with it, and which part of the L2 cache a
+    /// ticket lies in, which may decide some of a small launch's time, is evened out; that it does was not measured.
     pub(crate) fn slots(call: &Call, shape: ChunkShape) -> Result<(u64, u64), ContractError> {
         let stride = Self::bytes(call, shape)?.next_multiple_of(SLOT_ALIGNMENT).max(SLOT_ALIGNMENT);
         Ok(((MOST_SLOT_BYTES / stride).clamp(1, MOST_SLOTS), stride))
