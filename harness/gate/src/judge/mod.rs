@@ -30,7 +30,7 @@ use proofhouse_schema::verdict::{Comparison, Verdict, VerdictBody};
 use notes::Notes;
 
 /// Name and version of this judge. The version counts changes of what it decides.
-pub const JUDGE: &str = "proofhouse-judge/1";
+pub const JUDGE: &str = "proofhouse-judge/2";
 
 /// The code of a reason that says that a worker broke the protocol.
 pub const PROTOCOL: &str = "protocol";
