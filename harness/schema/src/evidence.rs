@@ -464,6 +464,13 @@ pub struct Arm {
     /// The median clock of the multiprocessors over the measured samples, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sm_mhz: Option<Real>,
+    /// Regions that were taken again because the host was late after them; each time is that of the last try.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retaken: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A summary of times per call.

@@ -356,6 +356,9 @@ pub struct Measured {
     /// How buffers were kept in or out of the caches; none on a worker that does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse: Option<Reuse>,
+    /// Regions that were taken again because the host was late after them.
+    #[serde(default)]
+    pub retaken: u32,
 }
 
 /// What really ran.

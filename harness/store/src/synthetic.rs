@@ -352,6 +352,7 @@ fn arms(number: u32) -> Result<Vec<Arm>, IdError> {
             worker_wall_ns: Nanos(1e6),
             invalid: Vec::new(),
             reuse: None,
+            retaken: 0,
             kernels: Vec::new(),
             enqueue: None,
             sm_mhz: None,

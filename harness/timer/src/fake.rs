@@ -101,6 +101,7 @@ pub struct FakeDevice {
     step_ns: f64,
     escaped_ns: f64,
     late_host: Option<(u32, f64)>,
+    punctual_host: Option<(u32, f64)>,
     waits: u32,
     pending_reasons: EventReasons,
     resolution_ns: Option<f64>,
@@ -137,6 +138,7 @@ impl FakeDevice {
             step_ns: 1.0,
             escaped_ns: 0.0,
             late_host: None,
+            punctual_host: None,
             waits: 1,
             pending_reasons: EventReasons::default(),
             resolution_ns: None,
@@ -240,6 +242,11 @@ impl FakeDevice {
     pub fn late_host(mut self, every: u32, by_ns: f64) -> Self {
         self.late_host = Some((every, by_ns));
         self
+    }
+
+    /// From now on, holds the host up after every region but each `every`th.
+    pub fn be_punctual_only_each(&mut self, every: u32, late_by_ns: f64) {
+        self.punctual_host = Some((every, late_by_ns));
     }
 
     /// Holds the clocks back now, which the next question about event reasons tells.
@@ -430,6 +437,12 @@ impl Device for FakeDevice {
         self.waits += 1;
         if let Some((every, by_ns)) = self.late_host
             && self.waits.is_multiple_of(2 * every)
+        {
+            self.clock_ns += by_ns;
+        }
+        if let Some((every, by_ns)) = self.punctual_host
+            && self.waits.is_multiple_of(2)
+            && !self.waits.is_multiple_of(2 * every)
         {
             self.clock_ns += by_ns;
         }

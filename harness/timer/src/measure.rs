@@ -246,6 +246,12 @@ impl<D: Device> Warm<D> {
         &mut self.core.device
     }
 
+    /// Regions of the last turn, or of the warm-up, that were taken again because the host was late.
+    #[must_use]
+    pub fn retaken(&self) -> u32 {
+        self.core.retaken()
+    }
+
     /// Takes the samples of one turn: the plan's, or as many as the request says.
     ///
     /// # Errors
@@ -355,7 +361,10 @@ impl<D: Device> Warm<D> {
         let (mut rewarm, mut samples) = (Vec::new(), Vec::new());
         let mut totals = Totals::default();
         let rewarming = self.core.plan.rewarm_samples;
-        for position in 0..rewarming + request.samples.unwrap_or(self.core.plan.samples) {
+        let asked = rewarming + request.samples.unwrap_or(self.core.plan.samples);
+        // Work that escapes half of the time is not a host that is late now and then.
+        self.core.allow_retakes(asked);
+        for position in 0..asked {
             let (phase, index) = match position.checked_sub(rewarming) {
                 Some(index) => (Phase::Measure, index),
                 None => (Phase::Rewarm, position),
@@ -371,6 +380,7 @@ impl<D: Device> Warm<D> {
             }
         }
         totals.wall_ns = self.core.host_now()? - start_ns;
+        totals.retaken = self.core.retaken();
         Ok(ValidTurn { turn, request, code, rewarm, samples, totals })
     }
 

@@ -85,6 +85,14 @@ pub(crate) struct Core<D: Device> {
     pub(crate) plan: ValidPlan,
     pub(crate) properties: Properties,
     last_host_ns: Option<u64>,
+    retakes: Retakes,
+}
+
+/// Regions that were taken again in this turn or warm-up.
+#[derive(Debug, Default)]
+struct Retakes {
+    taken: u32,
+    at_most: u32,
 }
 
 impl<D: Device> Core<D> {
@@ -92,7 +100,7 @@ impl<D: Device> Core<D> {
     pub(crate) fn new(device: D, plan: &Plan) -> Result<Self, MeasureError> {
         let properties = device.properties();
         let plan = plan.validate(properties.last_level_cache_bytes)?;
-        Ok(Self { device, plan, properties, last_host_ns: None })
+        Ok(Self { device, plan, properties, last_host_ns: None, retakes: Retakes::default() })
     }
 
     /// The host's clock, which never steps back unnoticed.
@@ -158,16 +166,30 @@ impl<D: Device> Core<D> {
         Err(Stop::ClockStands { tries: STEP_TRIES })
     }
 
+    /// Begins a turn or warm-up in which so many regions may be taken again.
+    pub(crate) fn allow_retakes(&mut self, at_most: u32) {
+        self.retakes = Retakes { taken: 0, at_most };
+    }
+
+    /// Regions that were taken again since [`Self::allow_retakes`].
+    pub(crate) fn retaken(&self) -> u32 {
+        self.retakes.taken
+    }
+
     /// Prepares the buffers, times one region and checks that its times can be true. A region after which the device-wide
     /// wait was too long is taken again a few times: a host that was busy elsewhere is not late every time, and work that
     /// escapes the region is.
     pub(crate) fn take(&mut self, region: Region) -> Result<Taken, Stop> {
         let mut begun = None;
         for _ in 1..ESCAPE_TRIES {
+            if self.retakes.taken >= self.retakes.at_most {
+                break;
+            }
             let from_ns = self.host_now()?;
             match self.take_once(region) {
                 Err(Stop::Invalid(Invalid::WorkEscaped { .. })) => {
                     begun.get_or_insert(from_ns);
+                    self.retakes.taken += 1;
                 }
                 Ok(taken) => return Ok(taken.since(begun, from_ns)),
                 stopped => return stopped,

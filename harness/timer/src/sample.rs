@@ -76,6 +76,8 @@ pub struct Totals {
     pub untimed_ns: u64,
     /// Time from the start of the turn to its end.
     pub wall_ns: u64,
+    /// Regions that were taken again because the host was late after them.
+    pub retaken: u32,
 }
 
 /// How a turn ended when no device call failed.

@@ -64,6 +64,7 @@ pub(crate) fn run<D: Device>(
         CallsPerSample::Fixed(calls) => (calls, calls),
         CallsPerSample::Reach { at_most, .. } => (1, at_most),
     };
+    core.allow_retakes(limits.max_samples);
     let start_ns = core.host_now().map_err(stop)?;
     let mut code = core.loaded_code().map_err(stop)?;
     let mut window = Window { times_ns: Vec::new(), size: limits.window as usize };

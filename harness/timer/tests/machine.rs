@@ -206,6 +206,18 @@ fn a_host_that_is_late_now_and_then_costs_time_and_no_trust() {
     assert!(turn.samples.iter().all(|sample| sample.sync_ns < 2_000), "{:?}", turn.samples);
     assert!(turn.totals.untimed_ns >= 400_000, "what was taken in vain is accounted for");
     assert!(turn.totals.wall_ns >= turn.totals.timed_ns as u64 + turn.totals.untimed_ns);
+    assert!((1..=5).contains(&turn.totals.retaken), "{}", turn.totals.retaken);
+    assert_eq!(warm.retaken(), turn.totals.retaken);
+}
+
+#[test]
+fn work_that_escapes_more_often_than_not_is_no_late_host() {
+    let mut device = FakeDevice::steady(10_000.0);
+    let mut warm = warm(&mut device, &Plan::hot(4, 64, 10, 5)).unwrap();
+    warm.device_mut().be_punctual_only_each(3, 400_000.0);
+    let outcome = warm.turn(TurnInputs::Rotating).unwrap();
+    let TurnOutcome::Invalid(turn) = outcome else { panic!("{outcome:?}") };
+    assert!(matches!(turn.reasons[..], [Invalid::WorkEscaped { .. }]), "{:?}", turn.reasons);
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Bench<'_> {
             telemetry: Telemetry::default(),
             kernels: Vec::new(),
             reuse: None,
+            retaken: 0,
         })
     }
 

@@ -434,6 +434,7 @@ fn arm(samples: &Samples, index: usize, replicate: u32) -> Arm {
         worker_wall_ns: Nanos(timed * 1.01),
         invalid: Vec::new(),
         reuse: None,
+        retaken: 0,
         kernels: Vec::new(),
         enqueue: None,
         sm_mhz: None,

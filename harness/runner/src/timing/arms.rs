@@ -93,6 +93,7 @@ fn arm(provider: &ProviderId, replicate: u32, turns: &[&TakenTurn], more: &[Find
         reuse: blocks.first().and_then(|t| t.turn.measured.reuse),
         kernels: blocks.first().map(|t| t.turn.measured.kernels.clone()).unwrap_or_default(),
         enqueue: summarize(&per_call_of(&blocks, |m| &m.enqueue_ns)).ok(),
+        retaken: blocks.iter().map(|t| t.turn.measured.retaken).sum(),
         sm_mhz: median(&column_of(&blocks, |m| &m.telemetry.sm_mhz)).ok().map(Real),
     }
 }
@@ -212,6 +213,7 @@ mod tests {
             telemetry: Telemetry::default(),
             kernels: Vec::new(),
             reuse,
+            retaken: 0,
         };
         let turn = Turn { measured, supervisor: Nanos(12e6), invalid: Vec::new() };
         let provider = "fake".parse().unwrap();

@@ -260,6 +260,7 @@ mod tests {
             telemetry: Telemetry::default(),
             kernels: vec![],
             reuse: None,
+            retaken: 0,
         }
     }
 

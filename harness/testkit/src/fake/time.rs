@@ -147,6 +147,7 @@ impl Timed {
             enqueue_ns: vec![],
             telemetry: Telemetry::default(),
             kernels: vec![],
+            retaken: 0,
             reuse: on_device.then_some(match asked.cache {
                 Cache::Hot => Reuse::Same,
                 Cache::Cold => Reuse::Rotated,

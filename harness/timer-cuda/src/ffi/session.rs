@@ -44,6 +44,8 @@ struct Told<'a> {
     reuse: Option<Reuse>,
     /// Why there is no telemetry beside the multiprocessor's clock.
     telemetry_missing: Option<String>,
+    /// Regions of the turn that were taken again because the host was late after them.
+    retaken: u32,
     /// Regions that hold some launch time.
     exposed_regions: u64,
 }
@@ -124,13 +126,16 @@ impl<W: CudaWork, D: Driver> Session<W, D> {
             Launch::Graph => Vec::new(),
         };
         let count = self.judged.len();
-        let device = self.turns()?.device_mut();
+        let turns = self.turns()?;
+        let retaken = turns.warm().retaken();
+        let device = turns.device_mut();
         let told = Told {
             enqueue_ns,
             telemetry: columns(device.last_rows(count)),
             kernels: device.witness().map_or(&[], |witness| &witness.kernels),
             reuse,
             telemetry_missing: device.telemetry_missing().map(ToString::to_string),
+            retaken,
             exposed_regions: device.exposed_regions(),
         };
         serde_json::to_string(&told)
