@@ -60,7 +60,7 @@ class Memory:
     def __init__(self, tensors, device):
         self.tensors, self.device, self.graph = tensors, device, None
         self.mirrors = mirrors(tensors, device)
-        self.arrays, self.mapped = {}, {}
+        self.arrays, self.mapped, self.staged = {}, {}, {}
         for tensor in tensors:
             mirror = self.mirrors[tensor.file]
             self.arrays[tensor.name] = device.view(mirror.of(mirror.device, tensor), tensor)
@@ -86,8 +86,20 @@ class Memory:
         for device, host in self.sides():
             self.device.copy(host, device)
 
+    def stage(self):
+        """Brings the files' contents to the device once, for all copies and refills that follow."""
+        for mirror in set(self.mirrors.values()):
+            if mirror not in self.staged:
+                self.staged[mirror] = self.device.allocate(len(mirror.host))
+            self.device.copy(self.staged[mirror], mirror.host)
+
+    def original(self, tensor):
+        """The staged bytes of a tensor, from its element 0 on."""
+        mirror = self.mirrors[tensor.file]
+        return mirror.of(self.staged[mirror], tensor)
+
     def copies(self):
-        """Copies of all tensors in one allocation, in the order of the request and each with its residue, so that they
+        """Copies of all staged tensors in one allocation, in the order of the request and each with its residue, so that they
         lie alike in every process."""
         places, end = {}, 0
         for tensor in self.tensors:
@@ -95,16 +107,16 @@ class Memory:
             places[tensor.name], end = start, start + tensor.span
         memory, arrays = self.device.allocate(end + ALIGNMENT), {}
         for tensor in self.tensors:
-            start, mirror = places[tensor.name], self.mirrors[tensor.file]
-            self.device.copy(memory[start : start + tensor.span], mirror.of(mirror.host, tensor)[: tensor.span])
+            start = places[tensor.name]
+            self.device.copy(memory[start : start + tensor.span], self.original(tensor)[: tensor.span])
             arrays[tensor.name] = self.device.view(memory[start:], tensor)
         return arrays
 
     def refill(self, arrays):
-        """Copies what the operator reads from the files into private arrays, same pointers."""
+        """Copies what the operator reads and was staged into private arrays, same pointers."""
         for tensor in self.tensors:
             if tensor.role != "out":
-                self.device.copy(arrays[tensor.name], self.mapped[tensor.name])
+                self.device.copy(arrays[tensor.name], self.device.view(self.original(tensor), tensor))
 
     def publish(self, arrays):
         """Copies what was written in private arrays into the files, for the checker."""

@@ -116,6 +116,10 @@ class _Prepared:
             self.measurement.close()
             self.measurement = None
 
+    def stage(self):
+        """Brings the files' contents to the device, for the private sets that are made or refilled after it."""
+        self.memory.stage()
+
     def refill(self, arrays):
         """Copies what the operator reads from the mapped file into a private set, same pointers."""
         self.memory.refill(arrays)

@@ -135,7 +135,7 @@ class _TorchStream:
 class Measurement:
     """A case under the native timer, over private buffer sets.
 
-    `prepared` gives `private_set() -> (case, run)`, `refill(arrays)`, `publish(arrays)`, `modules()`, `memory.device`,
+    `prepared` gives `stage()`, `private_set() -> (case, run)`, `refill(arrays)`, `publish(arrays)`, `modules()`, `memory.device`,
     and `tensors` with `name`, `role` and `span`. `run` enqueues one call on PyTorch's current stream.
     """
 
@@ -214,6 +214,7 @@ class Measurement:
         """Renews the contents of the sets, over which outputs are then those of the contents before; else poisons what
         will be published."""
         if request.get("refresh"):
+            self.prepared.stage()
             for case in self.cases:
                 self.prepared.refill(case.tensors)
             for name, contents in self.contents.items():
@@ -253,6 +254,7 @@ class Measurement:
     def warm(self, request):
         """Makes the sets of the plan, calibrates and warms."""
         before = self.prepared.modules()
+        self.prepared.stage()
         self.grow(1)
         enqueue, restore, capture = self.callbacks
         setup = sized(Setup, launch=_LAUNCH[self.launch], stream=self.stream.raw)
@@ -300,7 +302,7 @@ class Measurement:
         judged = [sample for sample in kept if sample.phase == JUDGED]
         taken = self.taken(judged, self.report.untimed_ns + rewarm, modules)
         told = self.told()
-        taken.update((name, told[name]) for name in ("enqueue_ns", "telemetry", "kernels", "reuse"))
+        taken.update((name, told[name]) for name in ("enqueue_ns", "telemetry", "kernels", "reuse", "retaken"))
         return taken
 
     def told(self):

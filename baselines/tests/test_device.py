@@ -144,6 +144,7 @@ class Placement(unittest.TestCase):
     def test_addresses_keep_their_residue_and_their_distances(self):
         tensors = [self.tensor("x", "in", 832, 64), self.tensor("y", "out", 2052, 40)]
         memory = Memory(tensors, self.device)
+        memory.stage()
         copies = memory.copies()
         for arrays in (memory.arrays, copies):
             for tensor in tensors:
@@ -169,12 +170,16 @@ class Placement(unittest.TestCase):
     def test_a_private_set_is_refilled_from_the_file_and_publishes_what_it_wrote(self):
         tensors = [self.tensor("x", "in", 1024, 64), self.tensor("y", "out", 2048, 64)]
         memory = Memory(tensors, self.device)
+        memory.stage()
         copies = memory.copies()
         with open(self.path, "r+b") as file:
             file.seek(1024)
             file.write(np.arange(16, dtype=np.float32).tobytes())
         self.assertNotEqual(copies["x"][3], 3)
         copies["y"][...] = 7
+        memory.refill(copies)
+        self.assertNotEqual(copies["x"][3], 3, "what was staged before")
+        memory.stage()
         memory.refill(copies)
         self.assertEqual((copies["x"][3], copies["y"][3]), (3, 7))
         memory.publish(copies)
@@ -185,6 +190,7 @@ class Placement(unittest.TestCase):
         empty = Tensor({**fields, "shape": [0, 8], "strides": [8, 1], "offset": 1024, "span": 0})
         memory = Memory([empty, self.tensor("y", "out", 2048, 64)], self.device)
         memory.load()
+        memory.stage()
         self.assertEqual((memory.arrays["x"].shape, memory.copies()["x"].shape), ((0, 8), (0, 8)))
 
     def test_guards_at_the_ends_of_a_file_may_be_cut_short(self):

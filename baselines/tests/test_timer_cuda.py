@@ -131,7 +131,7 @@ class FakeTimer:
         count = getattr(self, "count", 0)
         telemetry = {"sm_mhz": [1980.0] * count, "reasons": [0] * count}
         told = {"enqueue_ns": [] if self.graphs else [50.0] * count, "telemetry": telemetry, "reuse": "rotated"}
-        told.update(kernels=[KERNEL] if self.graphs else [], telemetry_missing=None, exposed_regions=0)
+        told.update(kernels=[KERNEL] if self.graphs else [], telemetry_missing=None, retaken=0, exposed_regions=0)
         whole = json.dumps(told).encode() + b" " * self.padding
         length[0] = len(whole)
         if len(whole) > capacity:
@@ -197,8 +197,11 @@ class Prepared:
         self.memory = types.SimpleNamespace(device=types.SimpleNamespace(copy=np.copyto))
         self.planted, self.made, self.order, self.mapped = planted, [], [], 7
 
+    def stage(self):
+        self.staged = {name: array.copy() for name, array in self.files.items()}
+
     def private_set(self):
-        tensors, index = {name: array.copy() for name, array in self.files.items()}, len(self.made)
+        tensors, index = {name: array.copy() for name, array in self.staged.items()}, len(self.made)
         self.made.append(tensors)
 
         def run():
@@ -213,7 +216,7 @@ class Prepared:
     def refill(self, tensors):
         for tensor in self.tensors:
             if tensor.role != "out":
-                np.copyto(tensors[tensor.name], self.files[tensor.name])
+                np.copyto(tensors[tensor.name], self.staged[tensor.name])
 
     def publish(self, tensors):
         for tensor in self.tensors:
@@ -250,7 +253,7 @@ class OverFakes(unittest.TestCase):
         self.assertEqual((turn["kernels"], turn["enqueue_ns"]), ([KERNEL], []))
         self.assertEqual(turn["telemetry"], {"sm_mhz": [1980.0] * 5, "reasons": [0] * 5})
         self.assertEqual(self.timer.slowdown, 0.25)
-        known = {"elapsed_ns", "untimed", "modules", "invalid", "enqueue_ns", "telemetry", "kernels", "reuse"}
+        known = {"elapsed_ns", "untimed", "modules", "invalid", "enqueue_ns", "telemetry", "kernels", "reuse", "retaken"}
         self.assertEqual(set(turn), known | {"calls", "sets", "timed", "wall"})
         json.dumps(turn)
 

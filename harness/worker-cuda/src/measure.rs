@@ -7,7 +7,8 @@ use proofhouse_schema::timing::Launch;
 use proofhouse_schema::units::Nanos;
 use proofhouse_timer::host::monotonic_raw_ns;
 use proofhouse_timer::{
-    Device as _, MeasureError, Sample, Timer, TurnInputs, TurnOutcome, TurnRequest, Warm,
+    Device as _, DeviceError, MeasureError, Sample, Timer, TurnInputs, TurnOutcome, TurnRequest,
+    Warm,
 };
 use proofhouse_timer_cuda::{Cell, CudaDevice, Options, columns, device_plan};
 use proofhouse_worker::Decline;
@@ -38,6 +39,7 @@ struct Taken {
     telemetry: Telemetry,
     kernels: Vec<String>,
     reuse: Option<Reuse>,
+    retaken: u32,
 }
 
 /// Answers a request; `fresh` makes the first set of a warm-up.
@@ -74,6 +76,7 @@ pub(crate) fn measure(
         telemetry: taken.telemetry,
         kernels: taken.kernels,
         reuse: taken.reuse,
+        retaken: taken.retaken,
     })
 }
 
@@ -103,7 +106,9 @@ fn warm_up(
         free_bytes: device.free_bytes().map_err(|error| driver(&error))?,
         reuse_bytes: request.footprint,
     });
-    device.work_mut().grow(chosen.plan.sets)?;
+    device.sync().map_err(|error| failed(&error))?;
+    let stream = device.stream();
+    device.work_mut().grow(chosen.plan.sets, stream)?;
     let sets = chosen.plan.sets;
     let warmed = Timer::new(device, &chosen.plan).and_then(Timer::calibrate).and_then(|t| t.warm());
     match warmed {
@@ -132,12 +137,13 @@ fn turn(
     let (calls, sets) = (warm.calls(), *sets);
     let known = Taken { calls, sets, reuse: Some(*reuse), ..Taken::default() };
     let stream = warm.device_mut().stream();
-    let work = warm.device_mut().work_mut();
+    let device = warm.device_mut();
     if request.refresh {
-        work.refresh(images)?;
-    }
-    if request.publish && !request.refresh {
-        work.poison_outputs(stream)?;
+        device.work_mut().reload(images)?;
+        device.sync().map_err(|error| failed(&error))?;
+        device.work_mut().renew(stream)?;
+    } else if request.publish {
+        device.work_mut().poison_outputs(stream)?;
     }
     let outcome = warm.turn(TurnRequest {
         inputs: TurnInputs::Rotating,
@@ -173,12 +179,17 @@ fn turn(
         untimed_ns: turn.totals.untimed_ns as f64 + rewarm_ns,
         telemetry,
         kernels,
+        retaken: turn.totals.retaken,
         ..known
     })
 }
 
 fn nothing(error: &MeasureError, known: Taken) -> Result<Taken, Decline> {
     Ok(Taken { invalid: vec![untrusted(error)?], ..known })
+}
+
+fn failed(error: &DeviceError) -> Decline {
+    Decline::Failed(error.to_string())
 }
 
 fn now_ns() -> Result<u64, Decline> {

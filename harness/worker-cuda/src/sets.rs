@@ -26,10 +26,9 @@ pub(crate) struct Sets {
     prepared: Rc<Prepared>,
     arena: Arena,
     sets: Vec<Bound<Vec<DeviceBuffer>>>,
-    /// What each tensor held in the file when the sets were made or refreshed.
-    contents: Vec<Vec<u8>>,
-    /// The same on the device, for tensors that calls change.
-    originals: Vec<Option<DeviceBuffer>>,
+    /// What each tensor held in the file when the sets were made or renewed. Hundreds of sets come from here faster
+    /// than over the bus.
+    originals: Vec<DeviceBuffer>,
 }
 
 impl Sets {
@@ -47,56 +46,71 @@ impl Sets {
             prepared: Rc::clone(prepared),
             arena: Arena::new(&opened.cuda),
             sets: Vec::new(),
-            contents: read_all(case, images)?,
             originals: Vec::new(),
         };
-        for index in 0..case.tensors.len() {
-            let original = match case.tensors[index].role {
-                Role::InOut => Some(sets.cut(index)?),
-                _ => None,
-            };
-            sets.originals.push(original);
-        }
-        sets.grow(1)?;
+        let contents = read_all(case, images)?;
+        sets.originals = sets.cut(&contents)?;
+        let first = sets.cut(&contents)?;
+        sets.bind(first)?;
         Ok(sets)
     }
 
-    /// A copy of a tensor, at the same distance from an aligned address as in the file.
-    fn cut(&mut self, index: usize) -> Result<DeviceBuffer, Decline> {
-        let skew = self.case.tensors[index].offset % ALIGNMENT;
-        let bytes = &self.contents[index];
-        let mut buffer = self.arena.cut(bytes.len() as u64, skew).map_err(|e| driver(&e))?;
-        buffer.upload(bytes).map_err(|error| driver(&error))?;
-        Ok(buffer)
+    /// A copy of each tensor, at the same distance from an aligned address as in the file.
+    fn cut(&mut self, contents: &[Vec<u8>]) -> Result<Vec<DeviceBuffer>, Decline> {
+        let mut buffers = self.pieces()?;
+        for (buffer, bytes) in buffers.iter_mut().zip(contents) {
+            buffer.upload(bytes).map_err(|error| driver(&error))?;
+        }
+        Ok(buffers)
     }
 
-    /// Makes sets until there are `count`.
-    pub(crate) fn grow(&mut self, count: u32) -> Result<(), Decline> {
+    /// Memory for each tensor.
+    fn pieces(&mut self) -> Result<Vec<DeviceBuffer>, Decline> {
+        let (arena, tensors) = (&mut self.arena, &self.case.tensors);
+        tensors
+            .iter()
+            .map(|tensor| arena.cut(tensor.span, tensor.offset % ALIGNMENT).map_err(|e| driver(&e)))
+            .collect()
+    }
+
+    fn bind(&mut self, buffers: Vec<DeviceBuffer>) -> Result<(), Decline> {
+        let mut plan = self.plan.clone();
+        for (tensor, buffer) in plan.tensors.iter_mut().zip(&buffers) {
+            tensor.address = buffer.address();
+        }
+        self.sets.push(Bound::new(&self.prepared, &plan, buffers)?);
+        Ok(())
+    }
+
+    /// Makes sets until there are `count`; their copies are enqueued. The caller has waited for the device since the
+    /// sets were made or reloaded.
+    pub(crate) fn grow(&mut self, count: u32, stream: Stream) -> Result<(), Decline> {
         while self.sets.len() < count as usize {
-            let mut buffers = Vec::with_capacity(self.case.tensors.len());
-            for index in 0..self.case.tensors.len() {
-                buffers.push(self.cut(index)?);
+            let mut buffers = self.pieces()?;
+            for (buffer, original) in buffers.iter_mut().zip(&self.originals) {
+                buffer.copy_from(original, stream).map_err(|error| driver(&error))?;
             }
-            let mut plan = self.plan.clone();
-            for (tensor, buffer) in plan.tensors.iter_mut().zip(&buffers) {
-                tensor.address = buffer.address();
-            }
-            self.sets.push(Bound::new(&self.prepared, &plan, buffers)?);
+            self.bind(buffers)?;
         }
         Ok(())
     }
 
-    /// Gives every set the contents that the files have now, at the same addresses.
-    pub(crate) fn refresh(&mut self, images: &Images) -> Result<(), Decline> {
-        self.contents = read_all(&self.case, images)?;
-        for (original, bytes) in self.originals.iter_mut().zip(&self.contents) {
-            if let Some(original) = original {
-                original.upload(bytes).map_err(|error| driver(&error))?;
-            }
+    /// Reads what the files hold now. The sets have it after [`Self::renew`].
+    pub(crate) fn reload(&mut self, images: &Images) -> Result<(), Decline> {
+        for (original, bytes) in self.originals.iter_mut().zip(read_all(&self.case, images)?) {
+            original.upload(&bytes).map_err(|error| driver(&error))?;
         }
+        Ok(())
+    }
+
+    /// Enqueues copies of what is read to every set, at the same addresses; outputs are left as they are. The caller has
+    /// waited for the device since [`Self::reload`].
+    pub(crate) fn renew(&mut self, stream: Stream) -> Result<(), Decline> {
+        let roles: Vec<Role> = self.case.tensors.iter().map(|tensor| tensor.role).collect();
         for set in &mut self.sets {
-            for (buffer, bytes) in set.owner_mut().iter_mut().zip(&self.contents) {
-                buffer.upload(bytes).map_err(|error| driver(&error))?;
+            let buffers = set.owner_mut().iter_mut().zip(&self.originals).zip(&roles);
+            for ((buffer, original), _) in buffers.filter(|(_, role)| **role != Role::Out) {
+                buffer.copy_from(original, stream).map_err(|error| driver(&error))?;
             }
         }
         Ok(())
@@ -137,7 +151,7 @@ impl Sets {
 
     /// Whether calls change their inputs.
     pub(crate) fn in_place(&self) -> bool {
-        self.originals.iter().any(Option::is_some)
+        self.case.tensors.iter().any(|tensor| tensor.role == Role::InOut)
     }
 }
 
@@ -153,13 +167,17 @@ impl CudaWork for Sets {
     }
 
     fn restore(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
+        let roles = self.case.tensors.iter().map(|tensor| tensor.role);
         let buffers = self.sets[set as usize].owner_mut();
-        for (buffer, original) in buffers.iter_mut().zip(&self.originals) {
-            if let Some(original) = original {
-                buffer
-                    .copy_from(original, stream)
-                    .map_err(|error| CallFailure { code: 2, message: error.to_string() })?;
-            }
+        for ((buffer, original), _) in buffers
+            .iter_mut()
+            .zip(&self.originals)
+            .zip(roles)
+            .filter(|(_, role)| *role == Role::InOut)
+        {
+            buffer
+                .copy_from(original, stream)
+                .map_err(|error| CallFailure { code: 2, message: error.to_string() })?;
         }
         Ok(())
     }

@@ -19,9 +19,10 @@ use crate::catalog::{self, find_refusal, rule_in_words};
 use crate::contents::{self, InputFiles};
 use crate::convert::{from_dtype, from_param, to_call};
 use crate::error::CheckerError;
-use crate::image::{Image, tensor_refs};
+use crate::image::tensor_refs;
 use crate::judge::PosedCase;
 use crate::master::{Master, Masters, check_size};
+use crate::spread;
 
 /// The checker: cases that are posed, and what they are made of.
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Checker {
         if let Some(refusal) = &refusal {
             master = Rc::new(spoiled(&master, refusal)?);
         }
-        let image = Image::build(&master, request.poison)?;
+        let image = master.image(request.poison)?;
         let mut plan = image.plan(&master);
         if let Some(refusal) = &refusal {
             refusal.apply(&mut plan);
@@ -92,7 +93,8 @@ impl Checker {
             .posed
             .get(&request.case)
             .ok_or_else(|| CheckerError::UnknownCase(request.case.clone()))?;
-        let bytes = std::fs::read(path)
+        let bytes = std::fs::File::open(path)
+            .and_then(|file| spread::read(&file))
             .map_err(|source| CheckerError::Read { path: path.clone(), source })?;
         let (posed, header) = (&case.image.bytes, case.image.header);
         if bytes.len() != posed.len() || bytes[..header] != posed[..header] {

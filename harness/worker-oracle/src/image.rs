@@ -8,9 +8,8 @@
 //! In the header a tensor is U8 and holds its whole buffer, guards included: geometry travels in the protocol.
 //! Bytes of a storage that are no elements hold the poison, and so do all elements of outputs.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use proofhouse_contract::{CallPlan, OwnedTensor, Role, TensorLayout, TensorPlan};
@@ -19,6 +18,7 @@ use proofhouse_schema::protocol::{Poison, TensorRef};
 use crate::convert::{from_dtype, from_role, strides};
 use crate::error::CheckerError;
 use crate::master::Master;
+use crate::spread;
 
 /// Bytes on each side of a tensor's storage.
 pub const GUARD: usize = 256;
@@ -65,6 +65,34 @@ impl Slot {
         })
     }
 
+    /// Fills the storage: what a tensor holds, and poison where it has no elements; without one, poison.
+    fn fill(&self, storage: &mut [u8], held: Option<&OwnedTensor>, poison: u8) {
+        let rows: Vec<Range<usize>> = self.rows().collect();
+        let in_order = rows.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        let runs = match spread::runs(rows.len(), storage.len()) {
+            runs if in_order && !runs.is_empty() => runs,
+            _ => vec![0..rows.len()],
+        };
+        // Each thread has the bytes from its first row to the next thread's.
+        let (mut parts, mut rest, mut from) = (Vec::new(), storage, self.storage.start);
+        for (index, run) in runs.iter().enumerate() {
+            let until = runs.get(index + 1).map_or(self.storage.end, |next| rows[next.start].start);
+            let (part, after) = std::mem::take(&mut rest).split_at_mut(until - from);
+            parts.push((run.clone(), from, part));
+            (rest, from) = (after, until);
+        }
+        let view = held.map(OwnedTensor::view);
+        spread::side_by_side(parts, |(run, from, part)| {
+            part.fill(poison);
+            if let Some(view) = &view {
+                for row in run {
+                    let place = rows[row].start - from..rows[row].end - from;
+                    part[place].copy_from_slice(view.row_bytes(row as u64));
+                }
+            }
+        });
+    }
+
     /// The byte ranges of the storage that are no elements.
     #[must_use]
     pub fn gaps(&self) -> Vec<Range<usize>> {
@@ -100,14 +128,15 @@ impl Image {
     /// [`CheckerError::Json`].
     pub fn build(master: &Master, poison: Poison) -> Result<Self, CheckerError> {
         let lengths: Vec<usize> = master.tensors.iter().map(buffer_length).collect();
-        let mut bytes = header(&master.tensors, &lengths)?;
-        let header = bytes.len();
-        let poison = poison_byte(poison);
-        let mut slots = Vec::with_capacity(master.tensors.len());
+        let front = header(&master.tensors, &lengths)?;
+        let (header, poison) = (front.len(), poison_byte(poison));
+        // Zeros that nobody touched take no time, and are then filled by several threads.
+        let mut bytes = vec![0; header + lengths.iter().sum::<usize>()];
+        bytes[..header].copy_from_slice(&front);
+        let (mut slots, mut start) = (Vec::with_capacity(master.tensors.len()), header);
         for ((tensor, length), spec) in
             master.tensors.iter().zip(lengths).zip(master.call.tensors())
         {
-            let start = bytes.len();
             let slot = Slot {
                 name: tensor.name,
                 role: spec.role,
@@ -116,17 +145,13 @@ impl Image {
                 storage: start + GUARD..start + length - GUARD,
                 needed: tensor.layout.required_bytes().unwrap_or(0),
             };
-            let guards = GUARD_PATTERN.iter().copied().cycle();
-            bytes.extend(guards.clone().take(GUARD));
-            bytes.resize(slot.storage.end, poison);
-            if spec.role != Role::Out {
-                let view = tensor.view();
-                for (row, range) in (0..).zip(slot.rows()) {
-                    bytes[range].copy_from_slice(view.row_bytes(row));
-                }
-            }
-            bytes.extend(guards.take(GUARD));
+            let guard = GUARD_PATTERN.repeat(GUARD / GUARD_PATTERN.len());
+            bytes[slot.buffer.start..slot.storage.start].copy_from_slice(&guard);
+            bytes[slot.storage.end..slot.buffer.end].copy_from_slice(&guard);
+            let held = (spec.role != Role::Out).then_some(tensor);
+            slot.fill(&mut bytes[slot.storage.clone()], held, poison);
             slots.push(slot);
+            start += length;
         }
         Ok(Self { bytes, slots, header, poison })
     }
@@ -153,13 +178,13 @@ impl Image {
         let failed = |source| CheckerError::Write { path: path.to_owned(), source };
         if self.has_same_layout(path) {
             let file = std::fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
-            return file.write_all_at(&self.bytes, 0).map_err(failed);
+            return spread::write(&file, &self.bytes).map_err(failed);
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let new = PathBuf::from(name);
-        let mut file = std::fs::File::create(&new).map_err(failed)?;
-        file.write_all(&self.bytes).map_err(failed)?;
+        let file = std::fs::File::create(&new).map_err(failed)?;
+        spread::write(&file, &self.bytes).map_err(failed)?;
         std::fs::rename(&new, path).map_err(failed)
     }
 
@@ -266,6 +291,32 @@ mod tests {
             plan.validate().unwrap();
             for tensor in tensor_refs(&plan, Path::new("/f")) {
                 assert!(tensor.offset + tensor.span <= image.bytes.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_file_that_several_threads_filled_is_that_of_one() {
+        let call =
+            Call::new("rms_norm", Dtype::F32, &[("rows", 5000), ("hidden", 501)], &[]).unwrap();
+        for layout in
+            [Layout::Contiguous, Layout::RowStrided { pad: 7 }, Layout::Packed { side: 3 }]
+        {
+            let case = Case { layout, ..Case::new(call.clone()) };
+            let master =
+                Master::new(call.clone(), CaseTensors::generate(&case, 0, 0).unwrap().tensors);
+            let image = Image::build(&master, Poison::A).unwrap();
+            for (slot, tensor) in image.slots.iter().zip(&master.tensors) {
+                let gaps = slot.gaps().into_iter().flatten();
+                assert!(gaps.into_iter().all(|at| image.bytes[at] == 0xa5), "{layout:?}");
+                for (row, range) in (0..).zip(slot.rows()) {
+                    let found = &image.bytes[range];
+                    let right = match slot.role {
+                        Role::Out => found.iter().all(|byte| *byte == 0xa5),
+                        _ => found == tensor.view().row_bytes(row),
+                    };
+                    assert!(right, "{layout:?} {} row {row}", slot.name);
+                }
             }
         }
     }

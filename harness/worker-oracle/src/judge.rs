@@ -14,6 +14,7 @@ use crate::error::CheckerError;
 use crate::image::{Image, Slot};
 use crate::master::Master;
 use crate::rows::judge_by_rows;
+use crate::spread;
 
 /// A posed case: what was in its file, and what should be there after a run.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct PosedCase {
     /// Contents and expected outputs.
     pub master: Rc<Master>,
     /// The file as it was posed.
-    pub image: Image,
+    pub image: Rc<Image>,
     /// Whether the case is to be refused; then only what must never change is judged.
     pub refusal: bool,
 }
@@ -44,9 +45,9 @@ impl PosedCase {
         if !self.refusal {
             findings.extend(self.unwritten(bytes)?);
             judged.outputs = self.compare(bytes)?;
-            for slot in self.written() {
-                judged.digests.insert(slot.name.to_owned(), Digest::of(&elements(slot, bytes)));
-            }
+            let written = self.written().collect();
+            let digest = |slot: &Slot| (slot.name.to_owned(), digest(slot, bytes));
+            judged.digests = spread::side_by_side(written, digest).into_iter().collect();
             judged.rows =
                 rows.iter().map(|row| self.row_digest(*row, bytes)).collect::<Result<_, _>>()?;
         }
@@ -68,7 +69,7 @@ impl PosedCase {
     /// Guards, gaps and inputs that are not as they were posed.
     fn changes(&self, slot: &Slot, bytes: &[u8]) -> Vec<Finding> {
         let posed = &self.image.bytes;
-        if bytes[slot.buffer.clone()] == posed[slot.buffer.clone()] {
+        if spread::same(&bytes[slot.buffer.clone()], &posed[slot.buffer.clone()]) {
             return Vec::new();
         }
         let mut findings = Vec::new();
@@ -100,21 +101,29 @@ impl PosedCase {
             if slot.role != Role::Out {
                 continue;
             }
-            let size = slot.layout.dtype.size();
-            let poison = vec![self.image.poison; size];
+            let rows: Vec<Range<usize>> = slot.rows().collect();
             let view = expected.view();
-            let (mut count, mut first) = (0u64, None);
-            for (row, range) in (0u64..).zip(slot.rows()) {
-                let found = bytes[range].chunks_exact(size);
-                for (column, (found, wanted)) in
-                    found.zip(view.row_bytes(row).chunks_exact(size)).enumerate()
-                {
-                    if found == poison && wanted != poison {
-                        count += 1;
-                        first.get_or_insert((row, column as u64));
+            let poison = [self.image.poison; 8];
+            let poison = &poison[..slot.layout.dtype.size()];
+            let unwritten = |run: Range<usize>| {
+                let size = poison.len();
+                let (mut count, mut first) = (0u64, None);
+                for row in run {
+                    let found = bytes[rows[row].clone()].chunks_exact(size);
+                    let wanted = view.row_bytes(row as u64).chunks_exact(size);
+                    for (column, (found, wanted)) in found.zip(wanted).enumerate() {
+                        if found == poison && wanted != poison {
+                            count += 1;
+                            first.get_or_insert((row as u64, column as u64));
+                        }
                     }
                 }
-            }
+                (count, first)
+            };
+            let parts =
+                spread::side_by_side(spread::runs(rows.len(), slot.storage.len()), unwritten);
+            let count: u64 = parts.iter().map(|(count, _)| count).sum();
+            let first = parts.into_iter().find_map(|(_, first)| first);
             if let Some((row, column)) = first {
                 let index = index(&slot.layout, row, column);
                 findings.push(Finding {
@@ -181,11 +190,16 @@ fn view<'a>(slot: &Slot, bytes: &'a [u8]) -> TensorView<'a> {
     TensorView::new(slot.layout.clone(), &bytes[slot.storage.clone()])
 }
 
-/// All elements in row order, with no gaps.
-fn elements(slot: &Slot, bytes: &[u8]) -> Vec<u8> {
+/// sha256 of all elements in row order, with no gaps.
+fn digest(slot: &Slot, bytes: &[u8]) -> Digest {
+    let rows: Vec<Range<usize>> = slot.rows().collect();
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Digest::of(&[]) };
+    if rows.windows(2).all(|pair| pair[0].end == pair[1].start) {
+        return Digest::of(&bytes[first.start..last.end]);
+    }
     let mut all = Vec::with_capacity(slot.storage.len());
-    slot.rows().for_each(|row| all.extend_from_slice(&bytes[row]));
-    all
+    rows.iter().for_each(|row| all.extend_from_slice(&bytes[row.clone()]));
+    Digest::of(&all)
 }
 
 /// The index of an element in the tensor's shape.

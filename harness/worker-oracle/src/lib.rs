@@ -11,6 +11,7 @@
 //! | [`image`] | a case's file: header, guards, storage, poison |
 //! | [`judge`] | a file after a run against the file as it was posed |
 //! | [`qualify`] | the mutation battery, through the same judge |
+//! | `spread` | work on many bytes, by several threads |
 //! | [`checker`] | the verbs |
 
 pub mod catalog;
@@ -24,6 +25,7 @@ pub mod judge;
 pub mod master;
 pub mod qualify;
 mod rows;
+mod spread;
 
 pub use checker::Checker;
 pub use error::CheckerError;

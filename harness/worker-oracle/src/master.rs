@@ -1,16 +1,18 @@
 //! Contents and expected outputs of cases, in the checker's own memory, within a bound.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use proofhouse_contract::spec::Extent;
 use proofhouse_contract::{
     AlignedBytes, Call, Layout, Mode, OwnedTensor, Role, TensorView, expected_outputs,
 };
 use proofhouse_schema::canonical::Digest;
+use proofhouse_schema::protocol::Poison;
 
 use crate::error::CheckerError;
+use crate::image::Image;
 
 /// The most bytes that are kept beside the cases that are posed.
 const MOST_BYTES: u64 = 512 << 20;
@@ -31,6 +33,8 @@ pub struct Master {
     expected: OnceCell<Vec<OwnedTensor>>,
     refused_when_checked: OnceCell<bool>,
     input_digests: OnceCell<BTreeMap<String, Digest>>,
+    /// The file of each poison, as long as some posed case needs it.
+    images: RefCell<[Weak<Image>; 2]>,
 }
 
 /// Refuses a call whose tensors fit no memory, before any of it is allocated.
@@ -60,6 +64,7 @@ impl Master {
             expected: OnceCell::new(),
             refused_when_checked: OnceCell::new(),
             input_digests: OnceCell::new(),
+            images: RefCell::default(),
         }
     }
 
@@ -71,6 +76,20 @@ impl Master {
             .filter(|(spec, _)| spec.role.is_written() == written)
             .map(|(_, tensor)| tensor.view())
             .collect()
+    }
+
+    /// The case's file with that poison; who poses the same case beside others shares it.
+    ///
+    /// # Errors
+    /// [`CheckerError::Json`].
+    pub fn image(&self, poison: Poison) -> Result<Rc<Image>, CheckerError> {
+        let place = usize::from(poison == Poison::B);
+        if let Some(image) = self.images.borrow()[place].upgrade() {
+            return Ok(image);
+        }
+        let image = Rc::new(Image::build(self, poison)?);
+        self.images.borrow_mut()[place] = Rc::downgrade(&image);
+        Ok(image)
     }
 
     /// What the written tensors hold after a right run, in calling order. Bad device values are skipped and marked.

@@ -40,7 +40,7 @@ pub fn qualify(
     };
     let scratch = Scratch(scratch.to_owned());
     for poison in [Poison::A, Poison::B] {
-        let image = Image::build(master, poison)?;
+        let image = master.image(poison)?;
         let posed = PosedCase { master: Rc::clone(master), image, refusal: false };
         let honest = with_outputs(&posed, master.expected()?);
         if scratch.is_called_wrong(&posed, &honest)? {
@@ -68,7 +68,7 @@ impl Scratch {
     /// Poses the case, puts the bytes into its file as a candidate would, and judges the file.
     fn is_called_wrong(&self, posed: &PosedCase, bytes: &[u8]) -> Result<bool, CheckerError> {
         posed.image.write(&self.0)?;
-        Image { bytes: bytes.to_vec(), ..posed.image.clone() }.write(&self.0)?;
+        Image { bytes: bytes.to_vec(), ..Image::clone(&posed.image) }.write(&self.0)?;
         let found = std::fs::read(&self.0)
             .map_err(|source| CheckerError::Read { path: self.0.clone(), source })?;
         Ok(is_bad(&posed.judge("qualification", &found, &[])?))

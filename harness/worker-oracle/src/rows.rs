@@ -14,7 +14,7 @@ use crate::master::Master;
 const SIDE_BY_SIDE: u64 = 1 << 20;
 
 fn threads() -> u64 {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64
+    crate::spread::threads() as u64
 }
 
 /// What the written tensors hold after a right run; none for a small case, for one whose written tensors have no rows,

@@ -1,0 +1,106 @@
+//! Work on many bytes, spread over threads.
+//!
+//! A file of a case is fresh memory each time, and the first touch of a page costs more than what is then done with it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+
+/// Bytes from which on another thread is worth its start.
+const WORTH: usize = 4 << 20;
+
+/// Threads that may be used.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// `0..items` in as many runs as threads are worth it, `bytes` of work together.
+pub(crate) fn runs(items: usize, bytes: usize) -> Vec<Range<usize>> {
+    runs_for(items, bytes, threads())
+}
+
+fn runs_for(items: usize, bytes: usize, threads: usize) -> Vec<Range<usize>> {
+    let wanted = (bytes / WORTH).clamp(1, threads.max(1));
+    let each = items.div_ceil(wanted).max(1);
+    (0..items).step_by(each).map(|from| from..(from + each).min(items)).collect()
+}
+
+/// What each run gives, in their order.
+pub(crate) fn side_by_side<R: Send, T: Send>(runs: Vec<R>, work: impl Fn(R) -> T + Sync) -> Vec<T> {
+    if runs.len() < 2 {
+        return runs.into_iter().map(work).collect();
+    }
+    let work = &work;
+    std::thread::scope(|scope| {
+        let started: Vec<_> = runs.into_iter().map(|run| scope.spawn(move || work(run))).collect();
+        // A panic in a thread is one in here.
+        started
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// Whether two slices of one length are the same.
+pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
+    let runs = runs(left.len().max(right.len()), left.len());
+    left.len() == right.len()
+        && side_by_side(runs, |run| left[run.clone()] == right[run]).into_iter().all(|same| same)
+}
+
+/// Writes a file's bytes from its beginning on.
+///
+/// # Errors
+/// Those of writing.
+pub(crate) fn write(file: &File, bytes: &[u8]) -> io::Result<()> {
+    let write = |run: Range<usize>| file.write_all_at(&bytes[run.clone()], run.start as u64);
+    side_by_side(runs(bytes.len(), bytes.len()), write).into_iter().collect()
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// Those of reading, also when the file became shorter.
+pub(crate) fn read(file: &File) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    let each = runs(length, length).first().map_or(1, |run| run.len());
+    let parts: Vec<(usize, &mut [u8])> = bytes.chunks_mut(each).enumerate().collect();
+    let read = |(index, part): (usize, &mut [u8])| file.read_exact_at(part, (index * each) as u64);
+    side_by_side(parts, read).into_iter().collect::<io::Result<()>>()?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_hold_every_item_once_and_small_work_stays_in_one() {
+        for (items, bytes, threads) in [(0, 0, 4), (7, 1 << 30, 4), (3, 1 << 30, 16), (1000, 9, 8)]
+        {
+            let runs = runs_for(items, bytes, threads);
+            let all: Vec<usize> = runs.iter().cloned().flatten().collect();
+            assert_eq!(all, (0..items).collect::<Vec<_>>());
+            assert!(runs.len() <= threads && (bytes >= WORTH || runs.len() <= 1));
+        }
+        assert_eq!(runs_for(1 << 30, 1 << 30, 4).len(), 4);
+    }
+
+    #[test]
+    fn what_several_threads_wrote_and_read_is_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..3 * WORTH + 5).map(|at| (at % 251) as u8).collect();
+        write(&File::create(&path).unwrap(), &bytes).unwrap();
+        assert!(std::fs::read(&path).unwrap() == bytes);
+        assert!(read(&File::open(&path).unwrap()).unwrap() == bytes);
+        let mut other = bytes.clone();
+        assert!(same(&bytes, &other));
+        other[2 * WORTH] ^= 1;
+        assert!(!same(&bytes, &other) && !same(&bytes, &bytes[1..]));
+        std::fs::write(&path, []).unwrap();
+        assert!(read(&File::open(&path).unwrap()).unwrap().is_empty());
+    }
+}
