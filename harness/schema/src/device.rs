@@ -78,7 +78,7 @@ pub struct OpenedDevice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reuse {
-    /// The same buffers on purpose.
+    /// The same few buffers on purpose: all sets together stay in the cache.
     Same,
     /// Buffer sets rotate until enough bytes lie between two uses.
     Rotated,

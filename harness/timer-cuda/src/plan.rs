@@ -10,6 +10,11 @@ pub const MOST_SETS: u64 = 2_048;
 pub const MOST_GRAPH_CALLS: u64 = 16_384;
 /// The most bytes of all buffer sets together.
 pub const MOST_SET_BYTES: u64 = 8 << 30;
+/// The most sets of a hot cell. Where the few kilobytes of a small call lie decides up to two percent of its time, and the
+/// mean over so many places a tenth of that (decision 0016).
+pub const MOST_HOT_SETS: u64 = 32;
+/// Of the cache, what the sets of a hot cell take at most: its two halves hold what is read from afar twice.
+const HOT_SHARE: u64 = 4;
 /// Samples are planned to last this much longer than asked, since the guess of a call is rough.
 const HEADROOM: f64 = 1.15;
 
@@ -55,9 +60,12 @@ pub fn device_plan(cell: &Cell) -> DevicePlan {
     let footprint = cell.footprint_bytes.max(1);
     let (plan, reuse) = match cell.cache {
         Contract::Hot if cell.in_place => {
-            (once_each(cell, cell.l2_bytes / footprint, Cache::Hot), Reuse::Same)
+            (once_each(cell, cell.l2_bytes / 2 / footprint, Cache::Hot), Reuse::Same)
         }
-        Contract::Hot => (rotating(cell, 1, Cache::Hot), Reuse::Same),
+        Contract::Hot => {
+            let sets = (cell.l2_bytes / HOT_SHARE / footprint).clamp(1, MOST_HOT_SETS);
+            (rotating(cell, sets, Cache::Hot), Reuse::Same)
+        }
         Contract::Cold => cold(cell, footprint),
     };
     let rewarm_samples = u32::from(cell.cache == Contract::Hot);
@@ -230,13 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn hot_cells_use_one_set_or_as_many_as_the_cache_holds() {
+    fn hot_cells_use_so_few_sets_that_the_cache_holds_them() {
         let hot = Cell { cache: Contract::Hot, ..cell(MIB) };
         let one = device_plan(&hot);
-        assert_eq!((one.plan.sets, one.reuse), (1, Reuse::Same));
-        assert_eq!((one.plan.calls, one.plan.rewarm_samples), (CallsPerSample::Fixed(575), 1));
+        assert_eq!((one.plan.sets, one.reuse), (15, Reuse::Same));
+        assert_eq!((one.plan.calls, one.plan.rewarm_samples), (CallsPerSample::Fixed(585), 1));
+        let sets = |bytes| device_plan(&Cell { footprint_bytes: bytes, ..hot }).plan.sets;
+        assert_eq!((sets(4096), sets(16 * MIB), sets(100 * MIB)), (32, 1, 1));
         let restored = device_plan(&Cell { in_place: true, ..hot });
-        assert_eq!((restored.plan.sets, restored.plan.calls.most()), (60, 60));
+        assert_eq!((restored.plan.sets, restored.plan.calls.most()), (30, 30));
         assert_eq!(restored.reuse, Reuse::Same);
     }
 

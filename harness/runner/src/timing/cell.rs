@@ -94,7 +94,10 @@ impl Round<'_> {
         state: &mut CellState,
         parties: &mut [Party],
     ) -> Result<(), Halt> {
-        for party in parties.iter_mut() {
+        // Memory is handed out in this order, so that no provider always gets the same part of it.
+        let first = self.replicate as usize % parties.len().max(1);
+        let (later, sooner) = parties.split_at_mut(first);
+        for party in sooner.iter_mut().chain(later) {
             if state.absent.contains_key(&party.id) {
                 continue;
             }
