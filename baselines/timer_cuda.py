@@ -145,7 +145,7 @@ class Measurement:
         self.cases, self.runs, self.graphs = [], [], []
         self.in_place = [tensor.name for tensor in prepared.tensors if tensor.role == "in_out"]
         self.outputs = [tensor.name for tensor in prepared.tensors if tensor.role == "out"]
-        self.contents, self.calls, self.sets, self.rewarm = {}, 0, 1, 0
+        self.contents, self.calls, self.sets, self.dwell, self.rewarm = {}, 0, 1, 1, 0
         self.callbacks = CALLBACK(self.enqueue), CALLBACK(self.restore), _CAPTURE(self.capture)
         self.report = sized(Report)
         self.footprint = max(1, sum(tensor.span for tensor in prepared.tensors))
@@ -164,7 +164,7 @@ class Measurement:
     def enqueue(self, _context, index):
         """One call on a set."""
         try:
-            self.runs[index]()
+            self.runs[index // self.dwell]()
             return 1
         except BaseException as error:
             self.failure = error
@@ -173,7 +173,7 @@ class Measurement:
     def restore(self, _context, index):
         """Gives a set the original contents of the tensors that are changed in place."""
         try:
-            self.copy_contents(self.cases[index].tensors)
+            self.copy_contents(self.cases[index // self.dwell].tensors)
             return 1
         except BaseException as error:
             self.failure = error
@@ -182,7 +182,8 @@ class Measurement:
     def capture(self, _context, first, start, sets, calls, graph):
         """A graph of `calls` calls that go round the sets from `start` on and begin with `first`."""
         try:
-            rotation = [self.runs[start + (first - start + call) % sets] for call in range(calls)]
+            order = (start + (first - start + call) % sets for call in range(calls))
+            rotation = [self.runs[index // self.dwell] for index in order]
             kept, graph[0] = self.stream.capture(lambda: [run() for run in rotation])
             self.graphs.append(kept)
             return 1
@@ -242,8 +243,8 @@ class Measurement:
                 raise self.failure
             last = taken.pop("last_set", None)
             if request["publish"] and last is not None:
-                self.prepared.publish(self.cases[last].tensors)
-        taken.update(calls=self.calls, sets=self.sets, timed=math.fsum(taken["elapsed_ns"]))
+                self.prepared.publish(self.cases[last // self.dwell].tensors)
+        taken.update(calls=self.calls, sets=self.sets // self.dwell, timed=math.fsum(taken["elapsed_ns"]))
         taken["wall"] = _clock_ns() - start
         return taken
 
@@ -263,7 +264,7 @@ class Measurement:
         if status == OK:
             status = self.choose(request)
         if status == OK:
-            self.grow(self.sets)
+            self.grow(self.sets // self.dwell)
             status = self.ask("warm")
             self.calls = self.report.calls
         samples = (Sample * max(1, self.report.warm_up_samples))()
@@ -283,7 +284,7 @@ class Measurement:
         status = self.ask("plan", ctypes.byref(cell), ctypes.byref(plan))
         if status == OK:
             self.graphs.clear()  # the timer forgot those that it guessed with
-            self.sets, self.rewarm = plan.sets, plan.rewarm_samples
+            self.sets, self.dwell, self.rewarm = plan.sets, max(1, plan.dwell), plan.rewarm_samples
         return status
 
     def turn(self, request):

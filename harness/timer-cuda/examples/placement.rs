@@ -66,7 +66,7 @@ fn warmed(
         free_bytes: device.free_bytes()?,
         reuse_bytes: 0,
     });
-    device.work_mut().grow(chosen.plan.sets)?;
+    device.work_mut().grow(&chosen.plan)?;
     Ok(Timer::new(device, &chosen.plan)?.calibrate()?.warm()?)
 }
 

@@ -2,7 +2,7 @@
 
 use proofhouse_schema::timing::{Cache, Launch};
 use proofhouse_timer::host::CallFailure;
-use proofhouse_timer::{MeasureError, Timer, TurnInputs, TurnOutcome, TurnRequest, Warm};
+use proofhouse_timer::{MeasureError, Plan, Timer, TurnInputs, TurnOutcome, TurnRequest, Warm};
 use serde::Serialize;
 
 use crate::cuda::Cuda;
@@ -28,6 +28,8 @@ pub struct CopyWork<D: Driver = Cuda> {
     arena: Arena<D>,
     bytes: u64,
     sets: Vec<[DeviceBuffer<D>; 2]>,
+    /// Sets of the timer in a row that are one of these.
+    dwell: u32,
 }
 
 impl CopyWork {
@@ -43,16 +45,22 @@ impl CopyWork {
 impl<D: Driver> CopyWork<D> {
     pub(crate) fn over(driver: &D, multiprocessors: u32, bytes: u64) -> Result<Self, DriverError> {
         let kernels = Kernels::load(driver, multiprocessors)?;
-        let mut work = Self { kernels, arena: Arena::new(driver), bytes, sets: Vec::new() };
-        work.grow(1)?;
+        let arena = Arena::new(driver);
+        let mut work = Self { kernels, arena, bytes, sets: Vec::new(), dwell: 1 };
+        work.grow_to(1)?;
         Ok(work)
     }
 
-    /// Makes buffer sets until there are `count`.
+    /// Makes the buffer sets of a plan.
     ///
     /// # Errors
     /// A [`DriverError`] when there is no memory.
-    pub fn grow(&mut self, count: u32) -> Result<(), DriverError> {
+    pub fn grow(&mut self, plan: &Plan) -> Result<(), DriverError> {
+        self.dwell = plan.dwell;
+        self.grow_to(plan.buffer_sets())
+    }
+
+    fn grow_to(&mut self, count: u32) -> Result<(), DriverError> {
         let contents: Vec<u8> = (0..self.bytes).map(|at| (at % 251) as u8).collect();
         while self.sets.len() < count as usize {
             let [mut from, to] = [self.arena.cut(self.bytes, 0)?, self.arena.cut(self.bytes, 0)?];
@@ -65,7 +73,7 @@ impl<D: Driver> CopyWork<D> {
 
 impl<D: Driver> CudaWork for CopyWork<D> {
     fn enqueue(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
-        let [from, to] = &self.sets[set as usize];
+        let [from, to] = &self.sets[(set / self.dwell) as usize];
         let copied = self.kernels.copy(to.address(), from.address(), self.bytes, stream);
         copied.map_err(|error| CallFailure { code: error.code, message: error.to_string() })
     }
@@ -183,7 +191,7 @@ impl TimedCopy {
             free_bytes: device.free_bytes()?,
             reuse_bytes,
         });
-        device.work_mut().grow(chosen.plan.sets)?;
+        device.work_mut().grow(&chosen.plan)?;
         let warm = Timer::new(device, &chosen.plan)?.calibrate()?.warm()?;
         Ok(Self { warm, chosen, guessed_ns })
     }

@@ -10,11 +10,13 @@ pub const MOST_SETS: u64 = 2_048;
 pub const MOST_GRAPH_CALLS: u64 = 16_384;
 /// The most bytes of all buffer sets together.
 pub const MOST_SET_BYTES: u64 = 8 << 30;
-/// The most sets of a hot cell. Where the few kilobytes of a small call lie decides up to two percent of its time, and the
-/// mean over so many places a tenth of that (decision 0016).
-pub const MOST_HOT_SETS: u64 = 32;
-/// Of the cache, what the sets of a hot cell take at most: its two halves hold what is read from afar twice.
-const HOT_SHARE: u64 = 4;
+/// The most buffer sets of a hot cell. Where the few kilobytes of a small call lie decides up to two percent of its time,
+/// and the mean over so many places a fifth of that (decision 0016).
+pub const MOST_HOT_SETS: u64 = 16;
+/// Of the cache, what the buffer sets of a hot cell take at most.
+const HOT_SHARE: u64 = 8;
+/// Calls in a row on one buffer set of a hot cell at least, so that nearly all of them find what the call before left.
+const LEAST_DWELL: u64 = 32;
 /// Samples are planned to last this much longer than asked, since the guess of a call is rough.
 const HEADROOM: f64 = 1.15;
 
@@ -63,13 +65,24 @@ pub fn device_plan(cell: &Cell) -> DevicePlan {
             (once_each(cell, cell.l2_bytes / 2 / footprint, Cache::Hot), Reuse::Same)
         }
         Contract::Hot => {
-            let sets = (cell.l2_bytes / HOT_SHARE / footprint).clamp(1, MOST_HOT_SETS);
-            (rotating(cell, sets, Cache::Hot), Reuse::Same)
+            let (sets, each) = hot(cell, footprint);
+            let plan = rotating(cell, sets * each, Cache::Hot);
+            // At most MOST_SETS.
+            (Plan { dwell: each as u32, ..plan }, Reuse::Same)
         }
         Contract::Cold => cold(cell, footprint),
     };
     let rewarm_samples = u32::from(cell.cache == Contract::Hot);
     DevicePlan { plan: Plan { restore: cell.in_place, rewarm_samples, ..plan }, reuse }
+}
+
+/// Buffer sets of a hot cell whose calls leave their inputs alone, and the calls in a row on each.
+fn hot(cell: &Cell, footprint: u64) -> (u64, u64) {
+    let wanted = wanted_calls(cell);
+    let fit = cell.l2_bytes / HOT_SHARE / footprint;
+    let sets = (wanted / LEAST_DWELL).min(fit).clamp(1, MOST_HOT_SETS);
+    let most = if sets == 1 { 1 } else { MOST_SETS / sets };
+    (sets, wanted.div_ceil(sets).clamp(1, most))
 }
 
 fn cold(cell: &Cell, footprint: u64) -> (Plan, Reuse) {
@@ -134,6 +147,7 @@ fn plan(cell: &Cell, sets: u64, calls: CallsPerSample, cache: Cache) -> Plan {
     Plan {
         // At most MOST_SETS.
         sets: sets as u32,
+        dwell: 1,
         calls,
         samples: 1,
         rewarm_samples: 0,
@@ -210,8 +224,8 @@ mod tests {
             assert_eq!(calls % plan.sets, 0, "{cell:?}");
             assert!(u64::from(plan.sets) <= MOST_SETS, "{cell:?}");
             assert!(u64::from(calls) <= MOST_GRAPH_CALLS, "{cell:?}");
-            let bytes = u64::from(plan.sets) * plan.footprint_bytes;
-            assert!(bytes <= MOST_SET_BYTES || plan.sets == 1, "{cell:?}");
+            let bytes = u64::from(plan.buffer_sets()) * plan.footprint_bytes;
+            assert!(bytes <= MOST_SET_BYTES || plan.buffer_sets() == 1, "{cell:?}");
         }
     }
 
@@ -240,11 +254,23 @@ mod tests {
     #[test]
     fn hot_cells_use_so_few_sets_that_the_cache_holds_them() {
         let hot = Cell { cache: Contract::Hot, ..cell(MIB) };
-        let one = device_plan(&hot);
-        assert_eq!((one.plan.sets, one.reuse), (15, Reuse::Same));
-        assert_eq!((one.plan.calls, one.plan.rewarm_samples), (CallsPerSample::Fixed(585), 1));
-        let sets = |bytes| device_plan(&Cell { footprint_bytes: bytes, ..hot }).plan.sets;
-        assert_eq!((sets(4096), sets(16 * MIB), sets(100 * MIB)), (32, 1, 1));
+        let chosen = device_plan(&hot);
+        // 575 calls of 2 us: seven buffer sets of a mebibyte in an eighth of the cache, 83 calls on each.
+        assert_eq!(
+            (chosen.plan.buffer_sets(), chosen.plan.dwell, chosen.reuse),
+            (7, 83, Reuse::Same)
+        );
+        assert_eq!(
+            (chosen.plan.calls, chosen.plan.rewarm_samples),
+            (CallsPerSample::Fixed(581), 1)
+        );
+        let sets = |footprint_bytes, min_sample_ns| {
+            let chosen = device_plan(&Cell { footprint_bytes, min_sample_ns, ..hot });
+            (chosen.plan.buffer_sets(), chosen.plan.dwell)
+        };
+        assert_eq!((sets(4096, 1e6), sets(8 * MIB, 1e6)), ((16, 36), (1, 1)));
+        assert_eq!(sets(4096, 1e5), (1, 1), "58 calls are too few for two");
+        assert_eq!(sets(4096, 1e8), (16, 128), "as many sets of the plan as there may be");
         let restored = device_plan(&Cell { in_place: true, ..hot });
         assert_eq!((restored.plan.sets, restored.plan.calls.most()), (30, 30));
         assert_eq!(restored.reuse, Reuse::Same);

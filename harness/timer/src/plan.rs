@@ -17,8 +17,10 @@ pub const MAX_SAMPLES: u32 = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct Plan {
-    /// Number of buffer sets that the calls rotate through.
+    /// Number of sets that the calls rotate through.
     pub sets: u32,
+    /// Sets in a row that are one buffer set, so that so many calls stay on it; 1 but for hot plans that restore nothing.
+    pub dwell: u32,
     /// Calls in one sample.
     pub calls: CallsPerSample,
     /// Samples in one turn.
@@ -101,6 +103,7 @@ impl Plan {
     pub fn hot(sets: u32, footprint_bytes: u64, calls: u32, samples: u32) -> Self {
         Self {
             sets,
+            dwell: 1,
             calls: CallsPerSample::Fixed(calls),
             samples,
             rewarm_samples: 0,
@@ -205,15 +208,26 @@ impl Plan {
         Ok(())
     }
 
+    /// Buffer sets that the sets are.
+    #[must_use]
+    pub fn buffer_sets(&self) -> u32 {
+        self.sets / self.dwell.max(1)
+    }
+
     fn check_cache(&self, last_level_cache_bytes: u64) -> Result<(), PlanError> {
-        let total =
-            u64::from(self.sets).checked_mul(self.footprint_bytes).ok_or(PlanError::Overflow {
+        let stays = self.cache == Cache::Hot && !self.restore;
+        if self.dwell == 0 || !self.sets.is_multiple_of(self.dwell) || (self.dwell > 1 && !stays) {
+            return Err(PlanError::Dwell { dwell: self.dwell, sets: self.sets });
+        }
+        let total = u64::from(self.buffer_sets()).checked_mul(self.footprint_bytes).ok_or(
+            PlanError::Overflow {
                 sets: self.sets,
                 footprint_bytes: self.footprint_bytes,
                 evict_bytes: 0,
-            })?;
+            },
+        )?;
         match self.cache {
-            Cache::Hot if self.sets > 1 && total > last_level_cache_bytes => {
+            Cache::Hot if self.buffer_sets() > 1 && total > last_level_cache_bytes => {
                 Err(PlanError::NotHot { total_bytes: total, last_level_cache_bytes })
             }
             Cache::Hot => Ok(()),
@@ -303,6 +317,16 @@ pub enum PlanError {
         found_bytes: u64,
         /// Bytes that must be touched.
         needed_bytes: u64,
+    },
+    /// Calls cannot stay on a buffer set for so long.
+    #[error(
+        "calls stay on a buffer set for {dwell} of {sets} sets; accepted: 1, and for hot plans that restore nothing what divides the sets"
+    )]
+    Dwell {
+        /// Sets in a row that are one.
+        dwell: u32,
+        /// All sets.
+        sets: u32,
     },
     /// The rotation is too large for the hot contract.
     #[error(
@@ -406,6 +430,24 @@ mod tests {
             Plan::hot(3, CACHE / 2, 5, 3).validate(CACHE),
             Err(PlanError::NotHot { .. })
         ));
+    }
+
+    #[test]
+    fn calls_stay_on_a_buffer_set_in_hot_plans_that_restore_nothing() {
+        let plan = Plan { dwell: 8, ..Plan::hot(32, CACHE / 4, 5, 3) };
+        assert_eq!((plan.validate(CACHE).is_ok(), plan.buffer_sets()), (true, 4));
+        let refused = Err(PlanError::Dwell { dwell: 8, sets: 32 });
+        assert_eq!(Plan { restore: true, ..plan.clone() }.validate(CACHE), refused);
+        assert_eq!(
+            Plan { cache: Cache::Cold { evict_bytes: 0 }, ..plan.clone() }.validate(CACHE),
+            refused
+        );
+        for dwell in [0, 5] {
+            assert_eq!(
+                Plan { dwell, ..plan.clone() }.validate(CACHE),
+                Err(PlanError::Dwell { dwell, sets: 32 })
+            );
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     ];
     (0_u32..40, 0_u32..40, 0_u32..6, 0_u32..3, any::<bool>(), 0_u64..400_000, cache).prop_map(
         |(sets, calls, samples, rewarm_samples, restore, footprint_bytes, cache)| Plan {
+            dwell: 1,
             sets,
             calls: CallsPerSample::Fixed(calls),
             samples,

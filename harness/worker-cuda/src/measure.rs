@@ -22,7 +22,10 @@ use crate::sets::Sets;
 #[derive(Debug)]
 pub(crate) struct Timed {
     warm: Warm<CudaDevice<Sets>>,
+    /// Sets of the timer's plan.
     sets: u32,
+    /// Buffer sets that these are.
+    buffers: u32,
     reuse: Reuse,
     launch: Launch,
 }
@@ -108,8 +111,9 @@ fn warm_up(
     });
     device.sync().map_err(|error| failed(&error))?;
     let stream = device.stream();
-    device.work_mut().grow(chosen.plan.sets, stream)?;
+    device.work_mut().grow(&chosen.plan, stream)?;
     let sets = chosen.plan.sets;
+    let buffers = chosen.plan.buffer_sets();
     let warmed = Timer::new(device, &chosen.plan).and_then(Timer::calibrate).and_then(|t| t.warm());
     match warmed {
         Ok(warm) => {
@@ -117,11 +121,11 @@ fn warm_up(
             let settled = warm.warm_up_samples().iter().filter(|sample| sample.calls == calls);
             let elapsed_ns = settled.map(|sample| sample.elapsed_ns).collect();
             let launch = request.launch;
-            *timed = Some(Timed { warm, sets, reuse: chosen.reuse, launch });
+            *timed = Some(Timed { warm, sets, buffers, reuse: chosen.reuse, launch });
             let reuse = Some(chosen.reuse);
-            Ok(Taken { calls, sets, elapsed_ns, reuse, ..Taken::default() })
+            Ok(Taken { calls, sets: buffers, elapsed_ns, reuse, ..Taken::default() })
         }
-        Err(error) => nothing(&error, Taken { sets, ..Taken::default() }),
+        Err(error) => nothing(&error, Taken { sets: buffers, ..Taken::default() }),
     }
 }
 
@@ -131,11 +135,11 @@ fn turn(
     request: &Measure,
     planted: f64,
 ) -> Result<Taken, Decline> {
-    let Some(Timed { warm, sets, reuse, launch }) = timed.as_mut() else {
+    let Some(Timed { warm, sets, buffers, reuse, launch }) = timed.as_mut() else {
         return Err(Decline::Failed("a turn was asked for before the warm-up".to_owned()));
     };
     let (calls, sets) = (warm.calls(), *sets);
-    let known = Taken { calls, sets, reuse: Some(*reuse), ..Taken::default() };
+    let known = Taken { calls, sets: *buffers, reuse: Some(*reuse), ..Taken::default() };
     let stream = warm.device_mut().stream();
     let device = warm.device_mut();
     if request.refresh {

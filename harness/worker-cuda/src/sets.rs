@@ -6,6 +6,7 @@ use proofhouse_contract::CallPlan;
 use proofhouse_cuda::Prepared;
 use proofhouse_schema::catalog::Role;
 use proofhouse_schema::protocol::Prepare;
+use proofhouse_timer::Plan;
 use proofhouse_timer::host::CallFailure;
 use proofhouse_timer_cuda::{ALIGNMENT, Arena, CudaWork, DeviceBuffer, Stream};
 use proofhouse_worker::Decline;
@@ -26,6 +27,8 @@ pub(crate) struct Sets {
     prepared: Rc<Prepared>,
     arena: Arena,
     sets: Vec<Bound<Vec<DeviceBuffer>>>,
+    /// Sets of the timer in a row that are one of these.
+    dwell: u32,
     /// What each tensor held in the file when the sets were made or renewed. Hundreds of sets come from here faster
     /// than over the bus.
     originals: Vec<DeviceBuffer>,
@@ -46,6 +49,7 @@ impl Sets {
             prepared: Rc::clone(prepared),
             arena: Arena::new(&opened.cuda),
             sets: Vec::new(),
+            dwell: 1,
             originals: Vec::new(),
         };
         let contents = read_all(case, images)?;
@@ -82,9 +86,11 @@ impl Sets {
         Ok(())
     }
 
-    /// Makes sets until there are `count`; their copies are enqueued. The caller has waited for the device since the
-    /// sets were made or reloaded.
-    pub(crate) fn grow(&mut self, count: u32, stream: Stream) -> Result<(), Decline> {
+    /// Makes the sets of a plan; their copies are enqueued. The caller has waited for the device since the sets were made
+    /// or reloaded.
+    pub(crate) fn grow(&mut self, plan: &Plan, stream: Stream) -> Result<(), Decline> {
+        self.dwell = plan.dwell;
+        let count = plan.buffer_sets();
         while self.sets.len() < count as usize {
             let mut buffers = self.pieces()?;
             for (buffer, original) in buffers.iter_mut().zip(&self.originals) {
@@ -134,7 +140,7 @@ impl Sets {
             if tensor.role == Role::In {
                 continue;
             }
-            let buffer = &self.sets[set as usize].owner()[index];
+            let buffer = &self.sets[self.index(set)].owner()[index];
             let mut bytes = vec![0; buffer.len() as usize];
             buffer.download(&mut bytes).map_err(|error| driver(&error))?;
             for row in rows(tensor) {
@@ -142,6 +148,11 @@ impl Sets {
             }
         }
         Ok(())
+    }
+
+    /// Which of these a set of the timer is.
+    fn index(&self, set: u32) -> usize {
+        (set / self.dwell) as usize
     }
 
     /// Bytes that one call touches.
@@ -161,14 +172,15 @@ fn read_all(case: &Prepare, images: &Images) -> Result<Vec<Vec<u8>>, Decline> {
 
 impl CudaWork for Sets {
     fn enqueue(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
-        self.sets[set as usize]
+        self.sets[self.index(set)]
             .enqueue(stream)
             .map_err(|error| CallFailure { code: 1, message: error.to_string() })
     }
 
     fn restore(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
         let roles = self.case.tensors.iter().map(|tensor| tensor.role);
-        let buffers = self.sets[set as usize].owner_mut();
+        let index = self.index(set);
+        let buffers = self.sets[index].owner_mut();
         for ((buffer, original), _) in buffers
             .iter_mut()
             .zip(&self.originals)

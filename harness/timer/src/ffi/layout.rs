@@ -74,8 +74,8 @@ pub struct PlanC {
     pub restore: u32,
     /// 0 hot, 1 cold.
     pub cache: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Sets in a row that are one buffer set; [`Plan::dwell`]; zero for 1. Who makes the buffers makes `sets / dwell` of them.
+    pub dwell: u32,
     /// Time that a sample must reach by growing its calls, in nanoseconds; zero for fixed calls.
     pub reach_ns: u64,
     /// Bytes that one call touches.
@@ -111,11 +111,9 @@ impl PlanC {
         if self.restore > 1 {
             return Err(format!("`restore` is {}; accepted: 0 and 1", self.restore));
         }
-        if self.reserved != 0 {
-            return Err(format!("`reserved` is {}; accepted: 0", self.reserved));
-        }
         Ok(Plan {
             sets: self.sets,
+            dwell: self.dwell.max(1),
             calls,
             samples: self.samples,
             rewarm_samples: self.rewarm_samples,
@@ -146,7 +144,7 @@ impl PlanC {
             calls,
             restore: u32::from(plan.restore),
             cache,
-            reserved: 0,
+            dwell: plan.dwell,
             reach_ns,
             footprint_bytes: plan.footprint_bytes,
             evict_bytes,
@@ -396,7 +394,6 @@ mod tests {
         let refused = |plan: PlanC| plan.to_plan().unwrap_err();
         assert!(refused(PlanC { cache: 2, ..PlanC::default() }).starts_with("`cache` is 2"));
         assert!(refused(PlanC { restore: 2, ..PlanC::default() }).starts_with("`restore` is 2"));
-        assert!(refused(PlanC { reserved: 1, ..PlanC::default() }).starts_with("`reserved` is 1"));
         assert!(refused(PlanC { evict_bytes: 1, ..PlanC::default() }).starts_with("a hot plan"));
     }
 
