@@ -38,6 +38,7 @@ class FakeTimer:
 
     def __init__(self, fails=None, padding=0):
         self.fails, self.padding, self.closed, self.setup, self.graph = fails or {}, padding, 0, None, None
+        self.dwell = 0
         shapes = {
             "open": (self.open, P(Setup), P(VOID), P(Report)),
             "plan": (self.plan, VOID, P(Cell), P(Plan), P(Report)),
@@ -93,6 +94,7 @@ class FakeTimer:
         if not self.called(self.setup.enqueue, 0) or not self.run(1, GUESSED):
             return DEVICE, "the device failed: callback"
         plan[0].sets, plan[0].calls, plan[0].rewarm_samples = SETS, ROUNDS * SETS, REWARM
+        plan[0].dwell = self.dwell
         return OK, ""
 
     def sample(self, index, phase):
@@ -305,6 +307,23 @@ class OverFakes(unittest.TestCase):
         measurement.runs = [lambda: None] * SETS
         measurement.take(asked("turn", launch="eager", publish=True))
         self.assertEqual(set(prepared.files["y"].tobytes()), {timer_cuda.TURN_POISON})
+
+    def test_calls_stay_on_a_buffer_set_as_long_as_the_plan_says(self):
+        timer = FakeTimer()
+        timer.dwell = SETS
+        prepared = Prepared(in_place=False)
+        measurement = self.measuring(prepared, timer)
+        warm = measurement.take(asked("warm"))
+        self.assertEqual((len(prepared.made), warm["sets"]), (1, 1))
+        prepared.files["x"][...] = 5.0
+        turn = measurement.take(asked("turn", refresh=True, publish=True))
+        self.assertEqual((turn["calls"], turn["sets"]), (ROUNDS * SETS, 1))
+        self.assertEqual(set(prepared.order), {0})
+        self.assertEqual(prepared.files["y"].tolist(), [-5.0] * 4)
+        order, measurement.dwell = [], 2
+        measurement.runs = [lambda index=index: order.append(index) for index in range(3)]
+        measurement.capture(None, 0, 0, 6, 8, [None])
+        self.assertEqual(order, [0, 0, 1, 1, 2, 2, 0, 0])
 
     def test_a_refresh_renews_the_contents_that_sets_are_restored_to(self):
         prepared = Prepared()
