@@ -120,6 +120,18 @@ fn a_calibration_that_can_compare_nothing_says_so_before_it_begins() {
     let nothing = project.call(&["calibrate", "--filter", "nothing"]);
     assert_eq!(nothing.code, 4, "{nothing:?}");
     assert!(nothing.err.contains("nothing was selected"), "{}", nothing.err);
+    let large = project::GATE
+        .replace("\"correctness\"", "\"baseline\"")
+        .replace(
+            "candidates = [\"cpu\"]",
+            "candidates = [\"cpu\"]\nbaselines = [\"waits\"]\ntiming = { cache = \"hot\", launch = \"eager\", clock = \"host\", threads = 1, margin = 0.03, require = \"measured\" }",
+        )
+        .replace("hidden = [7, 64]", "hidden = 2097152");
+    project.waiting();
+    project.write("gates/rms_norm/baseline.toml", &large);
+    let large = project.call(&["calibrate"]);
+    assert_eq!(large.code, 4, "{large:?}");
+    assert!(large.err.contains("a cell of at most 1048576 elements"), "{}", large.err);
     for wrong in [["--planted", "2"], ["--planted", "-1"], ["--planted", "nan"]] {
         let ended = project.call(&[&["calibrate"], &wrong[..]].concat());
         assert_eq!(ended.code, 2, "{ended:?}");

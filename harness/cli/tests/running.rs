@@ -43,6 +43,15 @@ fn a_run_passes_writes_evidence_and_draws_the_report() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_written_is_told_as_such_before_anything_is_measured() {
+    let project = Project::new();
+    let ended = project.run(&["--trace", "gone/trace.json"]);
+    assert_eq!(ended.code, 110, "{}", ended.err);
+    assert!(ended.err.contains("gone/trace.json cannot be written"), "{}", ended.err);
+    assert!(project.evidence().iter().all(|file| !file.starts_with("rms_norm.correctness/")));
+}
+
+#[test]
 fn a_second_run_measures_nothing_and_starts_no_process() {
     let project = Project::new();
     let starts = |file: &str| {

@@ -46,6 +46,24 @@ pub struct CalibrationOptions {
     pub device: DeviceKind,
 }
 
+impl CalibrationOptions {
+    /// Different cells that are compared.
+    ///
+    /// # Errors
+    /// When a gate's id leaves no room for the calibration's.
+    pub fn cells(&self) -> Result<usize, RunError> {
+        let gates =
+            gates(self, &[]).map_err(|error| setup("name the calibration's gates", error))?;
+        Ok(gates.iter().map(|gate| gate.cells.len()).sum())
+    }
+
+    /// Cells with more elements than this take too long to be compared hundreds of times, and are left out.
+    #[must_use]
+    pub fn largest(&self) -> u64 {
+        largest(self.device)
+    }
+}
+
 /// What a calibration found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CalibrationFindings {
@@ -78,7 +96,7 @@ pub fn calibrate(
     }
     let mut run_options = options.run.clone();
     run_options.reuse = Reuse::Fresh;
-    run_options.gates = gates(options, &twins).map_err(bad)?;
+    run_options.gates = repeated(options, &twins).map_err(bad)?;
     for (id, slowdown) in twins.iter().copied() {
         let twin = twin(options, id, slowdown).map_err(bad)?;
         run_options.providers.extend(twin);
@@ -138,6 +156,15 @@ fn gates(
         gate.cells.retain(|cell| selection.takes(id, kind, &cell.key, &options.provider));
     }
     gates.retain(|gate| !gate.cells.is_empty());
+    Ok(gates)
+}
+
+/// The same, each cell as often as there are to be comparisons.
+fn repeated(
+    options: &CalibrationOptions,
+    twins: &[(&str, f64)],
+) -> Result<Vec<ResolvedGate>, IdError> {
+    let mut gates = gates(options, twins)?;
     let cells: usize = gates.iter().map(|gate| gate.cells.len()).sum();
     let rounds = options.comparisons.div_ceil(cells.max(1));
     gates.iter_mut().for_each(|gate| repeat(gate, rounds));

@@ -242,8 +242,7 @@ impl<'a> Dispatcher<'a> {
             None => Reaper::default(),
         };
         let trace = options.trace.as_deref().map(|path| {
-            let what = format!("write the trace {}", path.display());
-            Trace::create(path).map_err(|source| RunError::Setup { what, source })
+            Trace::create(path).map_err(|source| RunError::Write { path: path.to_owned(), source })
         });
         let trace = trace.transpose()?.map(Rc::new);
         Ok(Watch { stop: self.stop.clone(), reaper: Rc::new(reaper), trace })

@@ -47,6 +47,15 @@ pub enum RunError {
     /// Another run holds what this run needs alone.
     #[error("another run holds what this run needs alone")]
     Custody(#[from] CustodyError),
+    /// A file that was asked for beside the evidence could not be written.
+    #[error("{} cannot be written", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The runner could not set itself up.
     #[error("the runner could not {what}")]
     Setup {
@@ -64,7 +73,7 @@ impl RunError {
     pub fn exit(&self) -> proofhouse_schema::exit::Exit {
         use proofhouse_schema::exit::Exit;
         match self {
-            RunError::Evidence(_) => Exit::WriteError,
+            RunError::Evidence(_) | RunError::Write { .. } => Exit::WriteError,
             _ => Exit::Setup,
         }
     }

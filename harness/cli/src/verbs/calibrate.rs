@@ -11,8 +11,7 @@ use proofhouse_schema::SCHEMA;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::evidence::{CalibrationRate, CalibrationRecord, Record};
 use proofhouse_schema::exit::Exit;
-use proofhouse_schema::gate::GateKind;
-use proofhouse_schema::ids::{GateId, ProfileId, ProviderId};
+use proofhouse_schema::ids::{ProfileId, ProviderId};
 
 use super::run::options;
 use super::{TOOL, archive, out, quick_arguments};
@@ -60,10 +59,12 @@ pub fn calibrate(
         planted: asked.planted,
         device,
     };
-    if !takes_any(&options)? {
+    if options.cells()? == 0 {
         tell(&format!(
-            "nothing was selected: no baseline gate on {device} with the candidate {provider} has a cell that the filter \
-             takes; `proofhouse list --cells` shows what there is, and here each gate is named `GATE.calibration`"
+            "nothing was selected: no baseline gate on {device} with the candidate {provider} has a cell of at most {} \
+             elements that the filter takes; `proofhouse list --cells` shows what there is, and here each gate is named \
+             `GATE.calibration`",
+            options.largest()
         ));
         return Ok(Exit::NothingSelected);
     }
@@ -115,24 +116,6 @@ pub fn calibrate(
     }
     let mut overall = found.rates.iter().filter(|rate| rate.from_ns.is_none());
     Ok(if overall.all(right) { Exit::Passed } else { Exit::Failed })
-}
-
-/// Whether the selection takes any cell of a baseline gate of the provider.
-fn takes_any(options: &CalibrationOptions) -> Result<bool, CliError> {
-    let CalibrationOptions { run, provider, device, .. } = options;
-    for gate in &run.gates {
-        let header = &gate.header;
-        let fits = header.kind == GateKind::Baseline
-            && header.device == *device
-            && header.candidates.contains(provider);
-        let id = GateId::new(format!("{}.calibration", header.id))
-            .map_err(|error| CliError::Usage(error.to_string()))?;
-        let taken = |key: &str| run.selection.takes(&id, header.kind, key, provider);
-        if fits && gate.cells.iter().any(|cell| taken(&cell.key)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// The times of a call that a rate is about.
