@@ -5,11 +5,16 @@ compiled. Outputs are stored by the compiled code itself. provider.toml says whi
 On a GPU each operator is compiled twice when it is prepared, as by default and as the mode max-autotune-no-cudagraphs
 does, and the form whose calls in a graph take less time is kept: the mode's own choice rests on single launches, which at
 a few microseconds say little, and was seen ten times slower than the default; elsewhere it is 12 % faster. It takes up to
-25 seconds a shape, once: what was tuned is kept in the cache of kernels.
+25 seconds a shape, once: what was tuned is kept in the cache of kernels. Several processes do that side by side before
+anything is measured; they compile at the same time, and what they compiled is timed by one of them at a time.
 """
 
+import fcntl
+import functools
+import os
 import pathlib
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -20,6 +25,7 @@ import statistics  # noqa: E402
 import torch  # noqa: E402
 import torch._dynamo as dynamo  # noqa: E402
 import torch._inductor.config as inductor  # noqa: E402
+from torch._inductor.runtime import benchmarking  # noqa: E402
 from torch_tensors import F8_MAX, SMALLEST_SCALE, architecture, empty, over, use_threads  # noqa: E402
 
 SHAPES = 4096  # specializations of one function; the default of 8 is fewer than a gate has cells
@@ -127,6 +133,7 @@ DTYPES = {"topk_logprobs": ["F32"]}
 TUNED = {"max_autotune": True, "coordinate_descent_tuning": True}  # what the mode stands for
 CALLS, REPLAYS = 20, 7  # of a graph by which two compiled forms are compared
 KEPT = [0, 0]  # how often the default form was kept, and the tuned one
+HELD = []  # the lock for timing, while this process has it
 OPTIONS = {}
 if DEVICE == "cuda":
     # Quotients are rounded to E4M3, where many lie on midpoints: the approximate division would decide those.
@@ -148,6 +155,27 @@ def copy_of(tensor):
     return made.copy_(tensor)
 
 
+def alone(function):
+    """The function, in one process at a time: what another one runs on the device would be in its times."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
+
+    @functools.wraps(function)
+    def locked(*args, **kwargs):
+        if HELD:  # what is timed may time something itself
+            return function(*args, **kwargs)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "timing.lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            HELD.append(lock)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                HELD.clear()
+
+    return locked
+
+
+@alone
 def graph_time(run):
     """Milliseconds of a graph of some calls, the median of several replays."""
     stream, graph, times = torch.cuda.Stream(), torch.cuda.CUDAGraph(), []
@@ -233,6 +261,9 @@ def witness():
     return {"dispatch": "{} graphs={}{}".format(target, compiled_graphs(), kept)}
 
 
+if DEVICE == "cuda":
+    # The one object by which Inductor times what it compiled; each candidate of a tuning is timed through this method.
+    benchmarking.benchmarker.benchmark_gpu = alone(benchmarking.benchmarker.benchmark_gpu)
 BINDS = {name: binder(*form, options=OPTIONS.get(name)) for name, form in FORMS.items()}
 OPERATORS = {name: (DTYPES.get(name, ["F32", "F16", "BF16"]), bind) for name, bind in BINDS.items()}
 

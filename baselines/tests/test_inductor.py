@@ -17,8 +17,9 @@ class AcceleratorError(RuntimeError):
     pass
 torch.AcceleratorError = AcceleratorError
 torch.compile = lambda function, **ways: function
-for name in ("torch", "torch._dynamo", "torch._inductor", "torch._inductor.config", "torch_tensors"):
-    sys.modules[name] = torch if name == "torch" else MagicMock()
+for name in ("_dynamo", "_inductor", "_inductor.config", "_inductor.runtime", "_inductor.runtime.benchmarking"):
+    sys.modules["torch." + name] = MagicMock()
+sys.modules["torch"], sys.modules["torch_tensors"] = torch, MagicMock()
 import worker
 worker.dynamo.utils.counters = {"stats": {"unique_graphs": 0}}
 worker.over = lambda case, *names: [MagicMock(shape=(1,), dtype=n, **{"stride.return_value": (1,)}) for n in names]
@@ -50,6 +51,27 @@ def said(device, script):
 
 
 class Compiling(unittest.TestCase):
+    def test_only_one_process_at_a_time_times_what_it_compiled(self):
+        script = """
+            import multiprocessing, os, time
+            spans = multiprocessing.get_context("fork").Queue()
+            @worker.alone
+            def timed(depth):
+                begun = time.monotonic()
+                time.sleep(0.05)
+                if depth:
+                    timed(0)
+                spans.put((begun, time.monotonic()))
+            children = [multiprocessing.get_context("fork").Process(target=timed, args=(1,)) for _ in range(4)]
+            [child.start() for child in children]
+            found = sorted(spans.get(timeout=60) for _ in range(8))
+            [child.join() for child in children]
+            outer = [span for span in found if span[1] - span[0] > 0.09]
+            print(len(outer), all(left[1] <= right[0] for left, right in zip(outer, outer[1:])))
+            print(worker.benchmarking.benchmarker.benchmark_gpu.__name__)
+        """
+        self.assertEqual(said("cuda:GPU-none", script), ["4 True", "locked"])
+
     def test_a_case_for_which_nothing_is_compiled_is_an_error_each_time(self):
         for device in ("cpu", "cuda:GPU-none"):
             script = """

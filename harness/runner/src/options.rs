@@ -122,6 +122,8 @@ pub struct Limits {
     pub custody_wait: Duration,
     /// Threads that a provider gets in correctness cells.
     pub correctness_threads: u32,
+    /// Processes of one provider that tune side by side, before anything is timed.
+    pub tuners: usize,
     /// For making an environment.
     pub environment: Duration,
 }
@@ -156,6 +158,9 @@ impl Default for Limits {
             losses: 5,
             custody_wait: Duration::from_secs(60),
             correctness_threads: 2,
+            // Half of the cores, and not so many that their shares of a device's memory count.
+            tuners: (std::thread::available_parallelism().map_or(1, |cores| cores.get()) / 2)
+                .min(8),
             environment: Duration::from_secs(600),
         }
     }

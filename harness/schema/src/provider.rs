@@ -55,6 +55,8 @@ pub struct Provider {
     pub expect_libraries: Vec<String>,
     /// Kernel names that must appear in a device graph (substring).
     pub expect_kernels: Vec<String>,
+    /// Whether preparing a case compiles or tunes for seconds, and finds in the cache of kernels what it found before.
+    pub tunes: bool,
     /// Environment variables that carry the thread count.
     pub thread_variables: Vec<String>,
     /// Further environment variables, by name and value.

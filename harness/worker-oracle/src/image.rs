@@ -1,8 +1,8 @@
 //! A case's file: a safetensors header, then each tensor's storage between two guards.
 //!
 //! ```text
-//! length of the header (8 bytes) | header, padded with spaces to a multiple of 64 bytes
-//! guard (256) | storage, padded to a multiple of 64 | guard (256)      for each tensor
+//! length of the header (8 bytes) | header, padded with spaces to a multiple of 256 bytes
+//! guard (256) | storage, padded to a multiple of 256 | guard (256)      for each tensor
 //! ```
 //!
 //! In the header a tensor is U8 and holds its whole buffer, guards included: geometry travels in the protocol.
@@ -24,8 +24,9 @@ use crate::spread;
 pub const GUARD: usize = 256;
 /// What guards hold, over and over; no byte of it is a poison.
 const GUARD_PATTERN: [u8; 4] = [0xc3, 0x3c, 0x96, 0x69];
-/// Alignment of every storage in the file, in bytes.
-const ALIGNMENT: usize = 64;
+/// Alignment of every storage in the file, in bytes: that of allocators of device memory, so that no name of a tensor
+/// decides how vectors lie across lines of a cache.
+const ALIGNMENT: usize = 256;
 /// Where a file's first byte is said to lie while its call is planned.
 const BASE: u64 = 1 << 40;
 

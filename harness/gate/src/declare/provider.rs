@@ -42,6 +42,9 @@ pub struct ProviderFile {
     pub expect_libraries: Option<Vec<Sited<String>>>,
     /// Parts of kernel names that must be in a device graph.
     pub expect_kernels: Option<Vec<Sited<String>>>,
+    /// Whether preparing a case compiles or tunes for seconds, and finds in the cache of kernels what it found before;
+    /// default: false.
+    pub tunes: Option<Sited<bool>>,
     /// Environment variables that carry the thread count.
     pub thread_variables: Option<Vec<Sited<String>>>,
     /// Further environment variables.
@@ -73,6 +76,7 @@ impl ProviderFile {
         let includes = r.optional("includes", sink);
         let expect_libraries = r.optional("expect-libraries", sink);
         let expect_kernels = r.optional("expect-kernels", sink);
+        let tunes = r.optional("tunes", sink);
         let thread_variables = r.optional("thread-variables", sink);
         let variables = r.optional("variables", sink);
         let devices = r.optional("devices", sink);
@@ -90,6 +94,7 @@ impl ProviderFile {
             includes,
             expect_libraries,
             expect_kernels,
+            tunes,
             thread_variables,
             variables,
             devices,
@@ -151,6 +156,7 @@ fn read(
             includes: texts(written.includes),
             expect_libraries: texts(written.expect_libraries),
             expect_kernels: texts(written.expect_kernels),
+            tunes: written.tunes.is_some_and(|flag| flag.value),
             thread_variables: texts(written.thread_variables),
             variables: map(written.variables),
         })

@@ -229,6 +229,7 @@ impl Stage<'_> {
             includes: fixture.includes.clone(),
             expect_libraries: libraries,
             expect_kernels: kernels,
+            tunes: false,
             thread_variables: vec![],
             variables,
         };

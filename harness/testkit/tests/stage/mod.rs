@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proofhouse_evidence::Folder;
-use proofhouse_runner::device::Devices;
+use proofhouse_runner::device::{Devices, Occupancy, Process};
 use proofhouse_runner::ports::{Evidence, FolderEvidence, GateJudge};
 use proofhouse_runner::{
     Exploit, Fixture, Limits, Outcome, ProviderHome, Reuse, RunError, RunOptions, Selection,
@@ -18,7 +18,7 @@ use proofhouse_schema::catalog::Catalog;
 use proofhouse_schema::device::DeviceKind;
 use proofhouse_schema::dtype::Dtype;
 use proofhouse_schema::event::Event;
-use proofhouse_schema::evidence::{CellRecord, HostFacts, Record, SourceFacts};
+use proofhouse_schema::evidence::{CellRecord, DeviceFacts, HostFacts, Record, SourceFacts};
 use proofhouse_schema::gate::{
     CaseSpec, Cell, Expect, GateHeader, GateKind, Inputs, Level, Profile, ResolvedGate, TimingRule,
 };
@@ -163,6 +163,7 @@ pub fn options(folder: &Path, defect: &str) -> RunOptions {
             losses: 5,
             custody_wait: Duration::from_millis(200),
             correctness_threads: 1,
+            tuners: 2,
             environment: Duration::from_secs(60),
         },
         facts: SessionFacts {
@@ -226,6 +227,7 @@ fn home(folder: &Path, id: &str, command: Vec<String>) -> ProviderHome {
         includes: vec![],
         expect_libraries: vec![],
         expect_kernels: vec![],
+        tunes: false,
         thread_variables: vec![],
         variables: BTreeMap::from([
             ("PROOFHOUSE_FAKE_ID".to_owned(), id.to_owned()),
@@ -374,4 +376,51 @@ pub(crate) fn catalog() -> Catalog {
     let oracle = program("proofhouse-worker-oracle");
     let output = std::process::Command::new(oracle).arg("--catalog").output().unwrap();
     canonical::parse(&output.stdout).unwrap()
+}
+
+const UUID: &str = "GPU-fake";
+
+/// A device on which this process computes, and whoever a file names.
+#[derive(Debug)]
+struct Listed(PathBuf);
+
+impl Occupancy for Listed {
+    fn processes(&self, uuid: &str) -> Result<Vec<Process>, String> {
+        assert_eq!(uuid, UUID);
+        let beside = std::fs::read_to_string(&self.0).ok().and_then(|text| text.parse().ok());
+        let named = |pid| Process { pid, name: "a process".to_owned() };
+        Ok(std::iter::once(std::process::id()).chain(beside).map(named).collect())
+    }
+}
+
+/// What is known of the device that is a fake.
+fn facts() -> DeviceFacts {
+    fn unknown<T>() -> Probe<T> {
+        Probe::Unavailable("a test".to_owned())
+    }
+    DeviceFacts {
+        kind: DeviceKind::Cuda,
+        uuid: UUID.to_owned(),
+        name: unknown(),
+        architecture: unknown(),
+        driver: unknown(),
+        cuda: unknown(),
+        vbios: unknown(),
+        ecc: unknown(),
+        mig: unknown(),
+        power_limit_mw: unknown(),
+        max_sm_mhz: unknown(),
+        memory: unknown(),
+        pci: unknown(),
+        clock_policy: "as found".to_owned(),
+    }
+}
+
+/// A device that is a fake; beside this process computes there whoever the file names.
+pub fn device(beside: &Path) -> Devices {
+    Devices {
+        found: BTreeMap::from([(DeviceKind::Cuda, facts())]),
+        occupancy: Some(Arc::new(Listed(beside.to_owned()))),
+        ..Devices::default()
+    }
 }
