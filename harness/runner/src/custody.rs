@@ -47,7 +47,14 @@ pub enum Hold {
 /// A device that is held; dropping frees it.
 #[derive(Debug)]
 pub struct Custody {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Custody {
+    fn drop(&mut self) {
+        // Said aloud, because a process that is just being started has the file open, too, until it runs its own program.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl Custody {
@@ -74,7 +81,7 @@ impl Custody {
         }
         // Only a message for others; the lock is what counts.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 
     /// As [`Custody::take`], waiting no longer than `limit`.
