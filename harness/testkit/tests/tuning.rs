@@ -7,40 +7,8 @@ mod stage;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use proofhouse_runner::Reuse;
-use proofhouse_schema::device::DeviceKind;
-use proofhouse_schema::timing::{Clock, Launch};
 use serde_json::Value;
 use stage::Stage;
-
-/// A stage on a fake device: `fake` against `other`, which tunes, in so many cells and one replicate.
-fn stage(cells: u64) -> (Stage, PathBuf) {
-    let mut stage = Stage::timed("none");
-    let folder = stage.folder.path().to_owned();
-    let trace = folder.join("trace.json");
-    let options = &mut stage.options;
-    options.devices = stage::device(&folder.join("beside"));
-    options.devices.uncontrolled = vec![DeviceKind::Cuda];
-    options.binaries = folder.join("bin");
-    std::fs::create_dir_all(&options.binaries).unwrap();
-    let own = options.binaries.join("proofhouse-worker-cuda");
-    std::os::unix::fs::symlink(stage::fake_worker(), own).unwrap();
-    options.trace = Some(trace.clone());
-    options.profile.replicates = 1;
-    options.reuse = Reuse::Fresh;
-    let gate = &mut options.gates[0];
-    gate.header.device = DeviceKind::Cuda;
-    gate.cells = (0..cells).map(|rows| stage::cell(2 + rows, 16)).collect();
-    let contract = &mut gate.header.timing.as_mut().unwrap().contract;
-    (contract.launch, contract.clock) = (Launch::Graph, Clock::Device);
-    for home in &mut options.providers {
-        if home.provider.id.as_str() != "oracle" {
-            home.provider.devices = vec![DeviceKind::Cuda];
-            home.provider.tunes = home.provider.id.as_str() == "other";
-        }
-    }
-    (stage, trace)
-}
 
 /// How often each provider was asked to prepare a case by that name, names cut at their first digit.
 fn prepared(trace: &PathBuf) -> BTreeMap<(String, String), usize> {
@@ -62,7 +30,7 @@ fn ahead(trace: &PathBuf) -> usize {
 
 #[test]
 fn a_provider_that_tunes_prepares_each_case_once_ahead_in_processes_of_its_own() {
-    let (stage, trace) = stage(5);
+    let (stage, trace) = Stage::on_a_device(5);
     let (_, events) = stage.run();
     let counts = prepared(&trace);
     let of = |provider: &str, kind: &str| {
@@ -89,10 +57,10 @@ fn a_provider_that_tunes_prepares_each_case_once_ahead_in_processes_of_its_own()
 
 #[test]
 fn a_few_cases_are_not_worth_processes_and_a_tuner_that_dies_costs_no_cell() {
-    let (stage, trace) = stage(3);
+    let (stage, trace) = Stage::on_a_device(3);
     stage.run();
     assert_eq!(ahead(&trace), 0);
-    let (mut stage, trace) = self::stage(5);
+    let (mut stage, trace) = Stage::on_a_device(5);
     let other = stage.options.providers.iter_mut().find(|h| h.provider.id.as_str() == "other");
     // The first of its processes dies, which is one of those that tune.
     let mark = stage.folder.path().join("died");

@@ -49,16 +49,28 @@ impl Health {
         (device == DeviceKind::Cuda).then(|| self.quarantine.borrow().clone()).flatten()
     }
 
-    /// Processes on the device that are not this run's, as a finding; what cannot be asked is a finding, too.
-    pub(crate) fn strangers(&self, context: &Context, device: DeviceKind) -> Option<Finding> {
-        let uuid = &context.options.devices.found.get(&device)?.uuid;
-        let listed = match &context.options.devices.occupancy {
-            Some(occupancy) => occupancy.processes(uuid),
-            None => {
-                let nvml = self.nvml.get_or_init(Nvml::open);
-                nvml.as_ref().map_err(Clone::clone).and_then(|nvml| nvml.processes(uuid))
-            }
+    /// Processes on the device that are not this run's, and those of this run on another one, as findings; what cannot be
+    /// asked is a finding, too.
+    pub(crate) fn strangers(&self, context: &Context, device: DeviceKind) -> Vec<Finding> {
+        let Some(facts) = context.options.devices.found.get(&device) else { return Vec::new() };
+        let uuid = &facts.uuid;
+        let (here, elsewhere) = match &context.options.devices.occupancy {
+            Some(occupancy) => (occupancy.processes(uuid), occupancy.elsewhere(uuid)),
+            None => match self.nvml.get_or_init(Nvml::open) {
+                Ok(nvml) => (nvml.processes(uuid), nvml.elsewhere(uuid)),
+                Err(why) => (Err(why.clone()), Err(why.clone())),
+            },
         };
+        let foreign = self.foreign(context, uuid, here);
+        foreign.into_iter().chain(astray(uuid, elsewhere.unwrap_or_default())).collect()
+    }
+
+    fn foreign(
+        &self,
+        context: &Context,
+        uuid: &str,
+        listed: Result<Vec<Process>, String>,
+    ) -> Option<Finding> {
         let processes = match listed {
             Ok(processes) => processes,
             Err(why) => {
@@ -128,6 +140,21 @@ async fn canary(context: &Context) -> Result<(), String> {
             Err(format!("{}: {}", output.status, text.lines().last().unwrap_or("it said nothing")))
         }
     }
+}
+
+/// A worker that names the right device may still compute on another one (P20).
+fn astray(uuid: &str, elsewhere: Vec<(String, Process)>) -> Option<Finding> {
+    let ours = elsewhere.into_iter().filter(|(_, process)| is_ours(process.pid));
+    let names: Vec<String> = ours
+        .map(|(other, process)| format!("{} ({}) on {other}", process.name, process.pid))
+        .collect();
+    (!names.is_empty()).then(|| Finding {
+        code: "another-device".to_owned(),
+        detail: format!(
+            "processes of this run compute elsewhere than on {uuid}: {}",
+            names.join(", ")
+        ),
+    })
 }
 
 /// Whether a process descends from this one, which is the reaper of its descendants.

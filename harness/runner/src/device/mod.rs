@@ -21,6 +21,12 @@ pub trait Occupancy: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Why they are not known, as a sentence.
     fn processes(&self, uuid: &str) -> Result<Vec<Process>, String>;
+
+    /// The processes on all other devices that can be seen, each with its device's UUID.
+    ///
+    /// # Errors
+    /// Why they are not known, as a sentence.
+    fn elsewhere(&self, uuid: &str) -> Result<Vec<(String, Process)>, String>;
 }
 
 /// The environment variable by which a worker learns its device, e.g. `cuda:GPU-1b2c...`.

@@ -60,6 +60,23 @@ impl Nvml {
         Ok(running.iter().map(|found| Process { pid: found.pid, name: name(found.pid) }).collect())
     }
 
+    /// The processes that compute on every GPU but that of this UUID, each with its GPU's UUID. A GPU that cannot be asked
+    /// is passed over.
+    ///
+    /// # Errors
+    /// Why they are not known, as a sentence.
+    pub fn elsewhere(&self, uuid: &str) -> Result<Vec<(String, Process)>, String> {
+        let count = self.0.device_count().map_err(|error| error.to_string())?;
+        let others = (0..count)
+            .filter_map(|at| self.0.device_by_index(at).ok()?.uuid().ok())
+            .filter(|other| other != uuid);
+        let found = others.filter_map(|other| {
+            let processes = self.processes(&other).ok()?;
+            Some(processes.into_iter().map(move |process| (other.clone(), process)))
+        });
+        Ok(found.flatten().collect())
+    }
+
     fn by_uuid(&self, uuid: &str) -> Result<Device<'_>, String> {
         self.0.device_by_uuid(uuid).map_err(|error| format!("no GPU {uuid}: {error}"))
     }

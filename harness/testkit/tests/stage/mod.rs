@@ -311,6 +311,37 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// A stage on a fake device: `fake` against `other`, which tunes, in so many cells and one replicate.
+    pub fn on_a_device(cells: u64) -> (Self, PathBuf) {
+        let mut stage = Self::timed("none");
+        let folder = stage.folder.path().to_owned();
+        let trace = folder.join("trace.json");
+        let options = &mut stage.options;
+        options.devices = device(&folder.join("beside"));
+        options.devices.uncontrolled = vec![DeviceKind::Cuda];
+        options.binaries = folder.join("bin");
+        std::fs::create_dir_all(&options.binaries).unwrap();
+        let own = options.binaries.join("proofhouse-worker-cuda");
+        std::os::unix::fs::symlink(fake_worker(), own).unwrap();
+        options.trace = Some(trace.clone());
+        options.profile.replicates = 1;
+        options.reuse = Reuse::Fresh;
+        let gate = &mut options.gates[0];
+        gate.header.device = DeviceKind::Cuda;
+        gate.cells = (0..cells).map(|rows| cell(2 + rows, 16)).collect();
+        let contract = &mut gate.header.timing.as_mut().unwrap().contract;
+        (contract.launch, contract.clock) = (Launch::Graph, Clock::Device);
+        for home in &mut options.providers {
+            if home.provider.id.as_str() != "oracle" {
+                home.provider.devices = vec![DeviceKind::Cuda];
+                home.provider.tunes = home.provider.id.as_str() == "other";
+            }
+        }
+        (stage, trace)
+    }
+}
+
 /// What a worker leaves behind before it serves: a process in a session of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leaves {
@@ -390,6 +421,14 @@ impl Occupancy for Listed {
         let beside = std::fs::read_to_string(&self.0).ok().and_then(|text| text.parse().ok());
         let named = |pid| Process { pid, name: "a process".to_owned() };
         Ok(std::iter::once(std::process::id()).chain(beside).map(named).collect())
+    }
+
+    fn elsewhere(&self, uuid: &str) -> Result<Vec<(String, Process)>, String> {
+        assert_eq!(uuid, UUID);
+        let astray = std::fs::read_to_string(self.0.with_extension("astray")).ok();
+        let astray = astray.and_then(|text| text.parse().ok());
+        let named = |pid| ("GPU-other".to_owned(), Process { pid, name: "a process".to_owned() });
+        Ok(astray.into_iter().map(named).collect())
     }
 }
 
