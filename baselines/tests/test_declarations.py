@@ -17,7 +17,7 @@ except ModuleNotFoundError:  # before Python 3.11
 
 REQUIRED = {"id", "about", "command", "environment", "operators"}
 KNOWN = REQUIRED | {"lock", "packages", "devices", "refusals", "strided", "includes", "expect-libraries"}
-KNOWN |= {"expect-kernels", "thread-variables", "variables"}
+KNOWN |= {"expect-kernels", "tunes", "thread-variables", "variables"}
 EVERY = ["F32", "F16", "BF16"]
 UUID = "GPU-0c0ffee0-1111-2222-3333-444455556666"
 
