@@ -51,7 +51,7 @@ impl DeviceInfo {
 }
 
 /// `GPU-` and a UUID in its usual groups.
-fn format_uuid(bytes: [u8; 16]) -> String {
+pub(crate) fn format_uuid(bytes: [u8; 16]) -> String {
     let digits = hex::encode(bytes);
     let groups = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
     format!("GPU-{}", groups.join("-"))

@@ -37,6 +37,14 @@ pub enum CudaError {
         /// How many devices there are.
         devices: u32,
     },
+    /// There is no device of that identity.
+    #[error("there is no CUDA device {uuid}; accepted: {accepted}")]
+    UnknownDevice {
+        /// The identity that was asked for.
+        uuid: String,
+        /// The identities that there are.
+        accepted: String,
+    },
     /// The device is older than what the kernels are written for.
     #[error("compute capability {major}.{minor} is not supported; accepted: 8.0 and later")]
     UnsupportedDevice {

@@ -75,6 +75,36 @@ impl Drop for OwnedStream {
     }
 }
 
+/// The context that was current on this thread; it is so again once this value is dropped.
+///
+/// Every call of this library makes its device's context current. Who lends it a thread of a program that works with
+/// contexts of its own holds this value meanwhile. Where the driver was never loaded there is nothing to keep.
+#[derive(Debug)]
+pub struct CallersContext {
+    raw: Option<usize>,
+    /// The context is a thread's own.
+    thread: PhantomData<*const ()>,
+}
+
+impl CallersContext {
+    /// Keeps what is current now; a failure to learn it keeps nothing.
+    #[must_use]
+    pub fn keep() -> Self {
+        let raw = if driver::is_loaded() { driver::current_context().ok() } else { None };
+        Self { raw, thread: PhantomData }
+    }
+}
+
+impl Drop for CallersContext {
+    fn drop(&mut self) {
+        if let Some(raw) = self.raw {
+            // SAFETY: the context was current on this thread when the value was made, and only its owner, who called
+            // us, can destroy it. There is nothing to do about a failure.
+            let _ = unsafe { driver::set_current_context(raw) };
+        }
+    }
+}
+
 /// Device memory of this process.
 #[derive(Debug)]
 pub struct DeviceBuffer {

@@ -104,7 +104,7 @@ impl Prepared {
     /// # Errors
     /// What the contract refuses; `Missing` or `Unknown` for another number of operands; as [`Runtime::prepare`].
     pub fn bind<'a>(&'a self, operands: &[DeviceTensor<'a>]) -> Result<Launch<'a>, CudaError> {
-        let plan = self.plan(operands)?;
+        let plan = plan_of_operands(&self.call, operands)?;
         plan.validate()?;
         let kernel = Arc::clone(self.kernel(operators::is_aligned(&plan))?);
         let gather = |workspace| ArgumentSet::gather(&plan, self.tuning, workspace);
@@ -119,31 +119,6 @@ impl Prepared {
         };
         let selected = plan.tensor("selected").map(TensorPlan::first_element);
         Ok(Launch { prepared: self, kernel, arguments, launches: AtomicUsize::new(0), selected })
-    }
-
-    fn plan(&self, operands: &[DeviceTensor<'_>]) -> Result<CallPlan, ContractError> {
-        let operator = self.call.operator.name;
-        let mut given = operands.iter();
-        let mut tensors = Vec::with_capacity(operands.len());
-        for spec in self.call.tensors() {
-            let operand = given.next().ok_or_else(|| {
-                ContractError::new(operator, spec.name, ErrorKind::Missing).accepted(spec.meaning)
-            })?;
-            tensors.push(TensorPlan {
-                name: spec.name,
-                role: spec.role,
-                layout: operand.layout().clone(),
-                address: operand.address(),
-                bytes: operand.bytes(),
-            });
-        }
-        let surplus = given.count();
-        if surplus > 0 {
-            return Err(ContractError::new(operator, "operands", ErrorKind::Unknown)
-                .found(format_args!("{surplus} more than the contract has"))
-                .accepted(format_args!("{} tensors", tensors.len())));
-        }
-        Ok(CallPlan { call: self.call.clone(), tensors })
     }
 
     /// Accepts operands and puts one launch into a stream: unchecked mode, no wait, no allocation.
@@ -161,6 +136,38 @@ impl Prepared {
     pub fn check(&self, stream: Stream, operands: &[DeviceTensor<'_>]) -> Result<(), CudaError> {
         self.bind(operands)?.check(stream)
     }
+}
+
+/// Describes operands, in the contract's calling order, as a plan that is still to be validated.
+///
+/// # Errors
+/// `Missing` or `Unknown` for another number of operands than the call's.
+pub fn plan_of_operands(
+    call: &Call,
+    operands: &[DeviceTensor<'_>],
+) -> Result<CallPlan, ContractError> {
+    let operator = call.operator.name;
+    let mut given = operands.iter();
+    let mut tensors = Vec::with_capacity(operands.len());
+    for spec in call.tensors() {
+        let operand = given.next().ok_or_else(|| {
+            ContractError::new(operator, spec.name, ErrorKind::Missing).accepted(spec.meaning)
+        })?;
+        tensors.push(TensorPlan {
+            name: spec.name,
+            role: spec.role,
+            layout: operand.layout().clone(),
+            address: operand.address(),
+            bytes: operand.bytes(),
+        });
+    }
+    let surplus = given.count();
+    if surplus > 0 {
+        return Err(ContractError::new(operator, "operands", ErrorKind::Unknown)
+            .found(format_args!("{surplus} more than the contract has"))
+            .accepted(format_args!("{} tensors", tensors.len())));
+    }
+    Ok(CallPlan { call: call.clone(), tensors })
 }
 
 /// A launch with its operands, accepted and ready to be put into a stream any number of times.

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use proofhouse_contract::{Call, CallPlan};
 
 use crate::compile::{CompileReport, Compiler, Toolchain, Variant};
-use crate::device::DeviceInfo;
+use crate::device::{self, DeviceInfo};
 use crate::error::CudaError;
 use crate::launch::Kernel;
-use crate::memory::{DeviceBuffer, OwnedStream};
+use crate::memory::{DeviceBuffer, OwnedStream, Stream};
 use crate::operators;
 use crate::prepared::Prepared;
 use crate::sys::driver::{self, Context};
@@ -56,6 +56,32 @@ impl Runtime {
     pub fn device_count() -> Result<u32, CudaError> {
         driver::load()?;
         driver::device_count()
+    }
+
+    /// The number of the device of an identity, as [`DeviceInfo::uuid`] writes it; no context is made.
+    ///
+    /// # Errors
+    /// `LibraryMissing` without the driver, `UnknownDevice`, or what the driver says.
+    pub fn find(uuid: &str) -> Result<u32, CudaError> {
+        let mut there = Vec::new();
+        for ordinal in 0..Self::device_count()? {
+            let found = device::format_uuid(driver::uuid_of(ordinal)?);
+            if found == uuid {
+                return Ok(ordinal);
+            }
+            there.push(found);
+        }
+        let accepted = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        Err(CudaError::UnknownDevice { uuid: uuid.to_owned(), accepted })
+    }
+
+    /// Whether what is put into a stream goes into a graph that is being captured.
+    ///
+    /// # Errors
+    /// What the driver says, of the default stream above all while another stream is captured.
+    pub fn is_capturing(&self, stream: Stream) -> Result<bool, CudaError> {
+        self.make_current()?;
+        driver::is_capturing(stream.raw())
     }
 
     /// What the device is.

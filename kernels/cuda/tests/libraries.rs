@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use proofhouse_contract::{Call, Dtype};
-use proofhouse_cuda::{Arch, Build, CudaError, Runtime, Target, Toolchain, compile_all};
+use proofhouse_cuda::{
+    Arch, Build, CallersContext, CudaError, Runtime, Target, Toolchain, compile_all,
+};
 
 fn missing_folder() -> Toolchain {
     Toolchain { nvrtc: Some(PathBuf::from("no/such/folder")) }
@@ -49,5 +51,19 @@ fn kernels_are_compiled_or_the_error_names_the_folder_without_a_compiler() {
         // The loader knows a compiler of its own.
         Ok(reports) => assert_eq!(reports.len(), 1),
         Err(error) => assert_teaches(&error, "libnvrtc", "no/such/folder"),
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_not_found_and_the_error_names_those_that_are() {
+    let _kept = CallersContext::keep();
+    match Runtime::find("GPU-none") {
+        Err(CudaError::UnknownDevice { uuid, accepted }) => {
+            assert_eq!(uuid, "GPU-none");
+            assert!(accepted == "none" || accepted.starts_with("GPU-"), "{accepted}");
+        }
+        Err(CudaError::Driver { call, .. }) => assert_eq!(call, "cuInit"),
+        Err(error) => assert_teaches(&error, "libcuda", "libcuda.so.1"),
+        Ok(ordinal) => panic!("device {ordinal} has no identity of that kind"),
     }
 }

@@ -30,9 +30,16 @@ fn status(call: &'static str, result: CUresult) -> Result<(), CudaError> {
     })
 }
 
+/// Whether the driver's library is there, once somebody has asked.
+static PRESENT: OnceLock<bool> = OnceLock::new();
+
+/// Whether [`load`] has found the driver's library.
+pub(crate) fn is_loaded() -> bool {
+    PRESENT.get().copied().unwrap_or(false)
+}
+
 /// Loads and starts the driver, once.
 pub(crate) fn load() -> Result<(), CudaError> {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: opening the library runs its initializers, which are NVIDIA's and need nothing from us.
     if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
         return Err(CudaError::LibraryMissing {
@@ -50,6 +57,44 @@ pub(crate) fn device_count() -> Result<u32, CudaError> {
     // SAFETY: the pointer is to an integer that lives through the call.
     status("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
     Ok(count.max(0) as u32)
+}
+
+/// The identity of the device of that number, which need not have a context; [`load`] must have succeeded.
+pub(crate) fn uuid_of(ordinal: u32) -> Result<[u8; 16], CudaError> {
+    let mut device = 0;
+    // SAFETY: the pointer is to a number that lives through the call.
+    status("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal as i32) })?;
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: the pointer is to a structure that lives through the call.
+    status("cuDeviceGetUuid_v2", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) })?;
+    Ok(uuid.bytes.map(|byte| byte as u8))
+}
+
+/// The context that is current on this thread, as a number; 0 for none. [`load`] must have succeeded.
+pub(crate) fn current_context() -> Result<usize, CudaError> {
+    let mut raw = ptr::null_mut();
+    // SAFETY: the pointer is to a handle that lives through the call.
+    status("cuCtxGetCurrent", unsafe { sys::cuCtxGetCurrent(&mut raw) })?;
+    Ok(raw as usize)
+}
+
+/// Makes a context current on this thread again.
+///
+/// # Safety
+/// `raw` came from [`current_context`] and its context still exists.
+pub(crate) unsafe fn set_current_context(raw: usize) -> Result<(), CudaError> {
+    // SAFETY: the caller's promise.
+    status("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(raw as sys::CUcontext) })
+}
+
+/// Whether what is put into a stream of the current context goes into a graph.
+pub(crate) fn is_capturing(stream: usize) -> Result<bool, CudaError> {
+    let mut found = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: the pointer is to a value that lives through the call; a stream is a handle that the driver checks.
+    status("cuStreamIsCapturing", unsafe {
+        sys::cuStreamIsCapturing(stream as sys::CUstream, &mut found)
+    })?;
+    Ok(found != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
 /// The driver's version, as `1000 * major + 10 * minor`.
