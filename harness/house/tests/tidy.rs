@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("proofhouse-contract", &[]),
     ("proofhouse-cpu", &["contract"]),
     ("proofhouse-cuda", &["contract"]),
+    ("proofhouse-bridge", &["contract", "cuda"]),
     ("proofhouse-schema", &[]),
     ("proofhouse-gate", &["schema"]),
     ("proofhouse-provenance", &["schema"]),
@@ -150,7 +151,10 @@ fn kernels_know_nothing_of_the_harness_not_even_in_tests() {
             let foreign: Vec<String> = uses(package, &ANY)
                 .into_iter()
                 .filter(|d| d.starts_with("proofhouse"))
-                .filter(|d| !["proofhouse-contract", "proofhouse-cpu"].contains(&d.as_str()))
+                .filter(|d| {
+                    let kernels = ["proofhouse-contract", "proofhouse-cpu", "proofhouse-cuda"];
+                    !kernels.contains(&d.as_str())
+                })
                 .collect();
             assert!(foreign.is_empty(), "{} uses {foreign:?}", package.name);
         }

@@ -10,7 +10,7 @@
 
 #ifndef PROOFHOUSE_KERNELS_H
 #define PROOFHOUSE_KERNELS_H
-#define PROOFHOUSE_KERNELS_VERSION "5cbe47e54207941289e801edfbdc71f2c5802a04fcfa41616fe66dfe06c419e2"
+#define PROOFHOUSE_KERNELS_VERSION "5e7d59c377316486d655c978e3dec64b8060a8d520d99c3d4e27d8f6e46ab738"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,6 +29,102 @@
 
 // Bytes of the text in proofhouse_error, the closing zero included.
 #define PROOFHOUSE_TEXT_BYTES 1024
+
+// How a call ended.
+//
+// 0 is success; 1 to 99 is what the interface itself refuses, 100 to 199 what the operator's contract refuses, 200 to
+// 299 what the device, its driver or its compiler could not do. New numbers may come, none changes its meaning.
+enum proofhouse_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // It worked.
+  PROOFHOUSE_STATUS_OK = 0,
+  // A pointer that the call needs is null.
+  PROOFHOUSE_STATUS_NULL_ARGUMENT = 1,
+  // A pointer is not aligned as its type asks.
+  PROOFHOUSE_STATUS_MISALIGNED_ARGUMENT = 2,
+  // A struct begins with another size than this library's.
+  PROOFHOUSE_STATUS_WRONG_SIZE = 3,
+  // A text is too long or not UTF-8.
+  PROOFHOUSE_STATUS_BAD_TEXT = 4,
+  // A handle is not open, or of another kind.
+  PROOFHOUSE_STATUS_BAD_HANDLE = 5,
+  // There are more entries than a call can have.
+  PROOFHOUSE_STATUS_TOO_MANY = 6,
+  // A number stands for nothing, or a reserved field is not zero.
+  PROOFHOUSE_STATUS_UNKNOWN_VALUE = 7,
+  // A name is given twice.
+  PROOFHOUSE_STATUS_DUPLICATE = 8,
+  // A tensor has no axis, or more than a descriptor holds.
+  PROOFHOUSE_STATUS_BAD_RANK = 9,
+  // A stride is negative.
+  PROOFHOUSE_STATUS_NEGATIVE_STRIDE = 10,
+  // The caller's buffer is too small; it holds the beginning.
+  PROOFHOUSE_STATUS_NO_ROOM = 11,
+  // The stream is being captured and the call was not prepared before.
+  PROOFHOUSE_STATUS_NOT_PREPARED = 12,
+  // The cache is full of operators that graphs were captured with.
+  PROOFHOUSE_STATUS_CACHE_FULL = 13,
+  // A dimension that must be at least one is zero.
+  PROOFHOUSE_STATUS_ZERO_DIMENSION = 100,
+  // A size or an address overflows.
+  PROOFHOUSE_STATUS_OVERFLOW = 101,
+  // A tensor's shape does not follow from the call's dimensions.
+  PROOFHOUSE_STATUS_LENGTH_MISMATCH = 102,
+  // A tensor or parameter has another type than the contract says.
+  PROOFHOUSE_STATUS_DTYPE_MISMATCH = 103,
+  // Strides that rows cannot have: elements of a row apart, rows that overlap, or no one distance between rows.
+  PROOFHOUSE_STATUS_BAD_STRIDE = 104,
+  // The span ends before the last element.
+  PROOFHOUSE_STATUS_STORAGE_TOO_SHORT = 105,
+  // An address is not a multiple of the element's size.
+  PROOFHOUSE_STATUS_MISALIGNED = 106,
+  // An address is null.
+  PROOFHOUSE_STATUS_NULL_POINTER = 107,
+  // A tensor that is written shares memory with another.
+  PROOFHOUSE_STATUS_OVERLAP = 108,
+  // A value is out of range.
+  PROOFHOUSE_STATUS_OUT_OF_RANGE = 109,
+  // A value is NaN or infinite.
+  PROOFHOUSE_STATUS_NOT_FINITE = 110,
+  // A dimension, parameter or tensor is absent.
+  PROOFHOUSE_STATUS_MISSING = 111,
+  // A name or a tensor is not part of the contract.
+  PROOFHOUSE_STATUS_UNKNOWN = 112,
+  // The contract or the kernels do not cover this.
+  PROOFHOUSE_STATUS_UNSUPPORTED = 113,
+  // The driver or the compiler is not installed, or not found.
+  PROOFHOUSE_STATUS_LIBRARY_MISSING = 200,
+  // A call of the driver failed.
+  PROOFHOUSE_STATUS_DRIVER = 201,
+  // There is no such device.
+  PROOFHOUSE_STATUS_NO_DEVICE = 202,
+  // The device is older than the kernels.
+  PROOFHOUSE_STATUS_UNSUPPORTED_DEVICE = 203,
+  // A call of the compiler failed.
+  PROOFHOUSE_STATUS_COMPILER = 204,
+  // A kernel does not compile.
+  PROOFHOUSE_STATUS_COMPILE = 205,
+  // The folder of compiled kernels cannot be used.
+  PROOFHOUSE_STATUS_CACHE_FOLDER = 206,
+  // A launch is larger than a grid can be.
+  PROOFHOUSE_STATUS_TOO_LARGE = 207,
+  // The operator has no kernel here.
+  PROOFHOUSE_STATUS_NO_KERNEL = 208,
+  // Another failure on the device's side; the text says which.
+  PROOFHOUSE_STATUS_DEVICE_FAILURE = 209,
+  // The library panicked, which is a defect of it; the text says where it can.
+  PROOFHOUSE_STATUS_PANIC = 300,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum proofhouse_status proofhouse_status;
+#else
+typedef int32_t proofhouse_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
 
 // Element types, for the fields named dtype.
 enum proofhouse_dtype

@@ -13,6 +13,7 @@ use std::process::Command;
 use proofhouse_bridge::layout::{
     CallC, CountersC, DeviceC, DimC, DtypeC, ErrorC, OpenOptionsC, ParamC, ParamKindC, TensorC,
 };
+use proofhouse_bridge::status::Status;
 use proofhouse_bridge::{HEADER, VERSION_DEFINE, version, version_of};
 use tempfile::TempDir;
 
@@ -131,6 +132,11 @@ fn every_struct_has_the_same_size_and_offsets_in_c_as_in_rust() {
         ("PROOFHOUSE_PARAM_KIND_BOOL", ParamKindC::Bool as u32),
     ] {
         writeln!(lines, "{name} {number}").unwrap();
+        writeln!(program, "  printf(\"{name} %d\\n\", (int){name});").unwrap();
+    }
+    for status in (0..1000).filter_map(Status::of_code) {
+        let name = format!("PROOFHOUSE_STATUS_{}", status.name().to_str().unwrap().to_uppercase());
+        writeln!(lines, "{name} {}", status as i32).unwrap();
         writeln!(program, "  printf(\"{name} %d\\n\", (int){name});").unwrap();
     }
     program.push_str("  return 0;\n}\n");

@@ -45,7 +45,7 @@ pub fn header() -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut names = ExportConfig::default();
     // Numbers of these go into plain fields, so that no number is outside of its type.
-    names.include.extend(["DtypeC", "ParamKindC"].map(str::to_owned));
+    names.include.extend(["Status", "DtypeC", "ParamKindC"].map(str::to_owned));
     names.rename.extend(NAMES.map(|(rust, c)| (rust.to_owned(), c.to_owned())));
     let config = Config {
         language: Language::C,
