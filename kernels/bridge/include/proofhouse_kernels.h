@@ -10,7 +10,7 @@
 
 #ifndef PROOFHOUSE_KERNELS_H
 #define PROOFHOUSE_KERNELS_H
-#define PROOFHOUSE_KERNELS_VERSION "5e7d59c377316486d655c978e3dec64b8060a8d520d99c3d4e27d8f6e46ab738"
+#define PROOFHOUSE_KERNELS_VERSION "3b92dccf46c5e66af02117efe5825d9b97f54f1647ac5f5aa2c7350159e1df99"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -459,8 +459,9 @@ int32_t proofhouse_operator_close(struct proofhouse_operator *prepared);
 // most_cached operators (proofhouse_open_options); for one more, the one that was used the longest ago leaves. Finish
 // a stream's work before its handle is used for another stream.
 //
-// While the stream is captured nothing is prepared: a call that was not made in this stream before is NOT_PREPARED. Nor
-// are calls that are new to be made in other streams meanwhile: CUDA ends a capture when memory is allocated beside it.
+// While the stream is captured nothing is prepared: a call that was not made in this stream before is NOT_PREPARED, and
+// one that was is to have tensors of the same alignment as then. Nor are calls that are new to be made in other streams
+// meanwhile: CUDA may end a capture when memory is allocated beside it.
 // What a capture uses is the graph's from then on. It counts towards most_cached, never leaves, and stream launches get
 // another; when nothing else is left, new calls are refused with CACHE_FULL until proofhouse_cache_clear. Graphs
 // that were captured from one stream share it: their runs wait for each other.

@@ -59,7 +59,7 @@ struct Entry {
 pub(crate) enum Put {
     /// It is there, and the one to use; another left for it, where one is given.
     Kept(Arc<dyn Ready>, Option<Arc<dyn Ready>>),
-    /// There is no room: every operator here is a graph's.
+    /// There is no room, see [`Cache::is_full_of_graphs`].
     Full,
 }
 
@@ -103,6 +103,11 @@ impl Cache {
         let ready = Arc::clone(&entry.ready);
         self.entries.insert(of_graphs, entry);
         Some(ready)
+    }
+
+    /// Whether there is no room, because every operator here is a graph's.
+    pub(crate) fn is_full_of_graphs(&self) -> bool {
+        self.entries.len() >= self.most && self.entries.keys().all(|key| key.captured)
     }
 
     /// Puts an operator there, unless another thread has put one there meanwhile.

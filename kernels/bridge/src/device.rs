@@ -173,9 +173,16 @@ impl Device {
         stream: Stream,
     ) -> Result<Arc<dyn Ready>, Failure> {
         let (operator, key) = (call.operator.name, Key::new(call, stream.raw(), false));
-        if let Some(ready) = self.cache().find(&key) {
+        let (found, full) = {
+            let mut cache = self.cache();
+            (cache.find(&key), cache.is_full_of_graphs())
+        };
+        if let Some(ready) = found {
             self.counters.count(operator, Event::CacheHit);
             return Ok(ready);
+        }
+        if full {
+            return Err(cache_full());
         }
         // Other calls go on while this one compiles.
         let ready = self.make_ready(call, operands)?;
@@ -188,12 +195,7 @@ impl Device {
                 }
                 Ok(ready)
             }
-            Put::Full => Err(Failure::new(
-                Status::CacheFull,
-                "most_cached",
-                "as many as graphs were captured with",
-                "a larger most_cached, or proofhouse_cache_clear once those graphs are gone",
-            )),
+            Put::Full => Err(cache_full()),
         }
     }
 
@@ -216,6 +218,12 @@ impl Device {
         }
         tried
     }
+}
+
+fn cache_full() -> Failure {
+    let found = "as many as graphs were captured with";
+    let accepted = "a larger most_cached, or proofhouse_cache_clear once those graphs are gone";
+    Failure::new(Status::CacheFull, "most_cached", found, accepted)
 }
 
 impl Operator {

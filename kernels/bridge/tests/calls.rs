@@ -231,7 +231,9 @@ fn a_cache_full_of_what_graphs_use_refuses_new_calls_until_it_is_cleared() {
         log.captured.lock().unwrap().clear();
     }
     let new = Caller::rms_norm(3, 64);
+    let before = log.preparations();
     assert_refused(new.enqueue(device, 0), Status::CacheFull, "rms_norm", "most_cached");
+    assert_eq!(log.preparations(), before, "nothing is prepared that cannot be kept");
     // A handle is not the cache's.
     let (status, operator) = new.prepare(device);
     assert_ok(status);
@@ -260,6 +262,16 @@ fn no_panic_crosses_and_what_panicked_can_be_used_again() {
         }
         assert_ok(proofhouse_device_close(device));
     }
+    // Neither does one outside of an operator's call.
+    let (device, _) = fake::open(Defect::PanicsAtInfo, 0);
+    let mut found = zeroed::<DeviceC>();
+    // SAFETY: the struct is writable.
+    let status = unsafe { proofhouse_device_describe(device, &raw mut found) };
+    assert_eq!((status, last().status), (Status::Panic as i32, Status::Panic as i32));
+    assert!(last().text.contains("a defect at info"), "{:?}", last());
+    assert_eq!(found.multiprocessors, 0);
+    assert_ok(Caller::rms_norm(4, 64).enqueue(device, 0));
+    assert_ok(proofhouse_device_close(device));
 }
 
 #[test]

@@ -368,8 +368,9 @@ pub extern "C" fn proofhouse_operator_close(prepared: *mut OperatorHandle) -> i3
 /// most_cached operators (proofhouse_open_options); for one more, the one that was used the longest ago leaves. Finish
 /// a stream's work before its handle is used for another stream.
 ///
-/// While the stream is captured nothing is prepared: a call that was not made in this stream before is NOT_PREPARED. Nor
-/// are calls that are new to be made in other streams meanwhile: CUDA ends a capture when memory is allocated beside it.
+/// While the stream is captured nothing is prepared: a call that was not made in this stream before is NOT_PREPARED, and
+/// one that was is to have tensors of the same alignment as then. Nor are calls that are new to be made in other streams
+/// meanwhile: CUDA may end a capture when memory is allocated beside it.
 /// What a capture uses is the graph's from then on. It counts towards most_cached, never leaves, and stream launches get
 /// another; when nothing else is left, new calls are refused with CACHE_FULL until proofhouse_cache_clear. Graphs
 /// that were captured from one stream share it: their runs wait for each other.

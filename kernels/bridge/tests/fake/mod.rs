@@ -15,6 +15,8 @@ pub enum Defect {
     /// Nothing.
     #[default]
     None,
+    /// It panics where it should say what it is.
+    PanicsAtInfo,
     /// It panics where it should prepare.
     PanicsAtPrepare,
     /// It panics where it should launch.
@@ -86,6 +88,7 @@ pub fn open(defect: Defect, most_cached: u32) -> (*mut DeviceHandle, Arc<Log>) {
 
 impl Backend for Device {
     fn info(&self) -> &DeviceInfo {
+        assert!(self.defect != Defect::PanicsAtInfo, "a defect at info");
         &self.info
     }
 
