@@ -10,7 +10,7 @@
 
 #ifndef PROOFHOUSE_KERNELS_H
 #define PROOFHOUSE_KERNELS_H
-#define PROOFHOUSE_KERNELS_VERSION "3b92dccf46c5e66af02117efe5825d9b97f54f1647ac5f5aa2c7350159e1df99"
+#define PROOFHOUSE_KERNELS_VERSION "b25af0754021a68ff6db824d2b1b39f0b0c001ba2305f222f998aa421d306b5c"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -455,7 +455,8 @@ int32_t proofhouse_operator_close(struct proofhouse_operator *prepared);
 
 // Puts one launch of a call into a stream, with the operator that the device's cache keeps for it.
 //
-// A call is looked up by operator, dtype, dimensions, parameters and stream, and prepared the first time. The cache holds
+// A call is looked up by operator, dtype, dimensions, parameters and stream, and prepared the first time (the default
+// stream of each thread, CU_STREAM_PER_THREAD, is a stream of its own). The cache holds
 // most_cached operators (proofhouse_open_options); for one more, the one that was used the longest ago leaves. Finish
 // a stream's work before its handle is used for another stream.
 //

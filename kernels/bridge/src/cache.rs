@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::thread::ThreadId;
 
 use proofhouse_contract::{Call, Dtype, ParamValue};
 
 use crate::backend::Ready;
+
+/// CUDA's number for the default stream of the calling thread, `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
 
 /// What an operator is found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +23,9 @@ pub(crate) struct Key {
     params: Vec<(&'static str, u64)>,
     /// Launches of one operator share its workspace, so every stream has its own.
     stream: usize,
-    /// So have graphs, which may run while the stream they were captured from goes on.
+    /// The stream of this number is another one on every thread.
+    thread: Option<ThreadId>,
+    /// So have graphs, which may run while the stream that they were captured from goes on.
     captured: bool,
 }
 
@@ -41,6 +47,7 @@ impl Key {
             dims: call.operator.dims.iter().map(|dim| call.dims.get(dim.name).copied()).collect(),
             params: call.operator.params.iter().map(param).collect(),
             stream,
+            thread: (stream == PER_THREAD).then(|| std::thread::current().id()),
             captured,
         }
     }

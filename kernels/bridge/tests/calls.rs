@@ -355,6 +355,25 @@ fn threads_share_a_device_and_every_launch_is_counted_once() {
 }
 
 #[test]
+fn the_default_stream_of_a_thread_is_another_one_on_every_thread() {
+    const PER_THREAD: usize = 2;
+    let (device, log) = fake::open(Defect::None, 0);
+    let device = device.addr();
+    for _ in 0..2 {
+        assert_ok(Caller::rms_norm(4, 64).enqueue(without_provenance_mut(device), PER_THREAD));
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let device = without_provenance_mut(device);
+            assert_ok(Caller::rms_norm(4, 64).enqueue(device, PER_THREAD));
+        });
+    });
+    let prepared: Vec<_> = log.launches().iter().map(|launch| launch.prepared).collect();
+    assert_eq!(prepared, [0, 0, 1]);
+    assert_ok(proofhouse_device_close(without_provenance_mut(device)));
+}
+
+#[test]
 fn a_device_describes_itself() {
     let (device, _) = fake::open(Defect::None, 0);
     let mut found = zeroed::<DeviceC>();

@@ -284,9 +284,9 @@ fn null_is_refused_wherever_something_is_needed() {
     let (_, operator) = caller.prepare(device);
     assert_refused(enqueue(device, null(), 0), Status::NullArgument, "", "call");
     assert_refused(enqueue(nothing(), &caller.call(), 0), Status::NullArgument, "", "device");
-    assert_refused(caller.launch(nothing(), 0), Status::NullArgument, "", "operator");
+    assert_refused(caller.launch(nothing(), 0), Status::NullArgument, "", "prepared");
     assert_refused(proofhouse_device_close(nothing()), Status::NullArgument, "", "device");
-    assert_refused(proofhouse_operator_close(nothing()), Status::NullArgument, "", "operator");
+    assert_refused(proofhouse_operator_close(nothing()), Status::NullArgument, "", "prepared");
     assert_refused(proofhouse_cache_clear(nothing()), Status::NullArgument, "", "device");
     assert_refused(proofhouse_counters_reset(nothing()), Status::NullArgument, "", "device");
     // SAFETY: null is refused, and everything else is there.
@@ -348,14 +348,14 @@ fn handles_that_are_closed_made_up_or_of_another_kind_are_refused() {
     let (_, operator) = caller.prepare(device);
     assert_refused(enqueue(made_up(), &caller.call(), 0), Status::BadHandle, "", "device");
     assert_refused(enqueue(operator.cast(), &caller.call(), 0), Status::BadHandle, "", "device");
-    assert_refused(caller.launch(device.cast(), 0), Status::BadHandle, "", "operator");
+    assert_refused(caller.launch(device.cast(), 0), Status::BadHandle, "", "prepared");
     assert_ok(proofhouse_device_close(device));
     assert_refused(proofhouse_device_close(device), Status::BadHandle, "", "device");
     assert_refused(caller.enqueue(device, 0), Status::BadHandle, "", "device");
     assert_ok(caller.launch(operator, 0));
     assert_ok(proofhouse_operator_close(operator));
-    assert_refused(proofhouse_operator_close(operator), Status::BadHandle, "", "operator");
-    assert_refused(caller.launch(operator, 0), Status::BadHandle, "", "operator");
+    assert_refused(proofhouse_operator_close(operator), Status::BadHandle, "", "prepared");
+    assert_refused(caller.launch(operator, 0), Status::BadHandle, "", "prepared");
 }
 
 #[test]

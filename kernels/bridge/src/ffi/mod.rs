@@ -28,20 +28,24 @@ use crate::tickets::Tickets;
 static DEVICES: Tickets<Device> = Tickets::new();
 static OPERATORS: Tickets<Operator> = Tickets::new();
 
+const DEVICE: &str = "a handle that proofhouse_device_open gave and nobody closed";
+const OPERATOR: &str = "a handle that proofhouse_operator_prepare gave and nobody closed";
+
 fn device(handle: *const DeviceHandle) -> Result<Arc<Device>, Failure> {
-    DEVICES.find(handle.addr()).ok_or_else(|| bad_handle(handle.addr(), "device"))
+    let ticket = handle.addr();
+    DEVICES.find(ticket).ok_or_else(|| bad_handle(ticket, "device", DEVICE))
 }
 
 fn operator(handle: *const OperatorHandle) -> Result<Arc<Operator>, Failure> {
-    OPERATORS.find(handle.addr()).ok_or_else(|| bad_handle(handle.addr(), "operator"))
+    let ticket = handle.addr();
+    OPERATORS.find(ticket).ok_or_else(|| bad_handle(ticket, "prepared", OPERATOR))
 }
 
-fn bad_handle(ticket: usize, argument: &str) -> Failure {
+fn bad_handle(ticket: usize, argument: &str, accepted: &str) -> Failure {
     if ticket == 0 {
-        return Failure::new(Status::NullArgument, argument, "null", "an open handle");
+        return Failure::new(Status::NullArgument, argument, "null", accepted);
     }
-    let accepted = format_args!("an open handle of kind {argument}");
-    Failure::new(Status::BadHandle, argument, "not open", accepted)
+    Failure::new(Status::BadHandle, argument, "no open handle of its kind", accepted)
 }
 
 /// Opens a backend of the caller's own under the interface, as a test does; `most_cached` is 0 for the default.
@@ -221,8 +225,9 @@ fn describe(device: &Device) -> DeviceC {
 #[unsafe(no_mangle)]
 pub extern "C" fn proofhouse_device_close(device: *mut DeviceHandle) -> i32 {
     guarded(|| {
-        let closed = DEVICES.take(device.addr());
-        closed.ok_or_else(|| bad_handle(device.addr(), "device"))?.clear_cache();
+        let ticket = device.addr();
+        let closed = DEVICES.take(ticket).ok_or_else(|| bad_handle(ticket, "device", DEVICE))?;
+        closed.clear_cache();
         Ok(())
     })
 }
@@ -357,14 +362,16 @@ pub unsafe extern "C" fn proofhouse_operator_kernel_name(
 #[unsafe(no_mangle)]
 pub extern "C" fn proofhouse_operator_close(prepared: *mut OperatorHandle) -> i32 {
     guarded(|| {
-        let closed = OPERATORS.take(prepared.addr());
-        closed.map(drop).ok_or_else(|| bad_handle(prepared.addr(), "operator"))
+        let ticket = prepared.addr();
+        let closed = OPERATORS.take(ticket);
+        closed.map(drop).ok_or_else(|| bad_handle(ticket, "prepared", OPERATOR))
     })
 }
 
 /// Puts one launch of a call into a stream, with the operator that the device's cache keeps for it.
 ///
-/// A call is looked up by operator, dtype, dimensions, parameters and stream, and prepared the first time. The cache holds
+/// A call is looked up by operator, dtype, dimensions, parameters and stream, and prepared the first time (the default
+/// stream of each thread, CU_STREAM_PER_THREAD, is a stream of its own). The cache holds
 /// most_cached operators (proofhouse_open_options); for one more, the one that was used the longest ago leaves. Finish
 /// a stream's work before its handle is used for another stream.
 ///
