@@ -117,19 +117,17 @@ impl Bench {
     fn run(&self, case: &Case, way: Way) -> Result<Option<String>, Box<dyn Error>> {
         let before = CaseTensors::generate(case, 0xa5, RED_ZONE)?;
         let buffers = self.upload(&before)?;
-        let placed =
-            |(spec, (tensor, buffer)): (_, (&proofhouse_contract::OwnedTensor, &DeviceBuffer))| {
-                let spec: &proofhouse_contract::TensorSpec = spec;
-                TensorPlan {
-                    name: spec.name,
-                    role: spec.role,
-                    layout: tensor.layout.clone(),
-                    address: buffer.address(),
-                    bytes: (buffer.len() - RED_ZONE) as u64,
-                }
-            };
         let operands = before.tensors.iter().zip(&buffers);
-        let tensors = case.call.tensors().zip(operands).map(placed).collect();
+        let mut tensors = Vec::new();
+        for (spec, (tensor, buffer)) in case.call.tensors().zip(operands) {
+            tensors.push(TensorPlan {
+                name: spec.name,
+                role: spec.role,
+                layout: tensor.layout.clone(),
+                address: buffer.address(),
+                bytes: (buffer.len() - RED_ZONE) as u64,
+            });
+        }
         let caller = Caller::of(&CallPlan { call: case.call.clone(), tensors });
         self.launch(way, &caller)?;
 
