@@ -16,7 +16,7 @@ import numpy as np
 import timer_abi
 from timer_abi import JUDGED, OK, TOO_SHORT, Plan, Report, Sample, Turn, sized
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MOST_SETS = 2048
 MOST_SET_BYTES = 2 << 30
 MOST_CALLS = 1 << 24

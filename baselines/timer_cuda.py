@@ -20,7 +20,7 @@ import timer_abi
 from refusals import Unsupported
 from timer_abi import CALLBACK, CAPACITY, I32, JUDGED, OK, U32, U64, Plan, Report, Sample, Turn, sized
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 TURN_POISON = 0xA5
 _TEXT_BYTES = 1 << 16
 _CAPTURE = ctypes.PYFUNCTYPE(I32, ctypes.c_void_p, U32, U32, U32, U32, ctypes.POINTER(ctypes.c_void_p))

@@ -375,3 +375,20 @@ fn speeds_under_different_contracts_are_not_compared() {
     silent.gate.timing = None;
     assert!(matches!(contract_of(&silent), Err(IncomparableError::NoSpeed { .. })));
 }
+
+#[test]
+fn a_loss_in_one_order_alone_is_not_shown_to_be_none() {
+    let speeds =
+        Speeds { ratios: &[("numpy", 1.03)], replicates: 5, require: Require::NoLoss, noise: 0.02 };
+    let judged = |effects: [f64; 5]| {
+        let mut seen = timed(&speeds);
+        judging::retime(&mut seen, |provider, sample| {
+            let half = effects[usize::from(sample.replicate)] / 2.0;
+            let sign = if sample.position == 1 { 1.0 } else { -1.0 };
+            if provider.as_str() == "numpy" { f64::exp(sign * half) } else { 1.0 }
+        });
+        seen.judge().verdict
+    };
+    assert_eq!(judged([0.0; 5]), Verdict::Pass, "no loss, perhaps a win");
+    assert_eq!(judged([0.02, 0.60, 0.02, 0.02, 0.02]), Verdict::Inconclusive);
+}

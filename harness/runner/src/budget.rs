@@ -54,6 +54,11 @@ impl Budget {
         self.limit.is_none_or(|limit| limit.saturating_sub(self.begun.elapsed()) > next)
     }
 
+    /// Whether there is so much time; nothing is given up where there is not.
+    pub(crate) fn has(&self, next: Duration) -> bool {
+        !self.spent.get() && self.holds(next)
+    }
+
     /// Whether there is a limit at all.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit.is_some()

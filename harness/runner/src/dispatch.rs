@@ -211,6 +211,7 @@ impl<'a> Dispatcher<'a> {
         let (mut controls, mut ceilings) = (Vec::new(), BTreeMap::new());
         for (device, held) in &custody {
             if held.is_ok() && is_timed(&context, &places, *device) {
+                timing::ahead::tune(&context, &mut desk, &places, *device).await;
                 let (more, measured) = timing::controls(&context, &mut desk, *device).await;
                 controls.extend(more);
                 ceilings.extend(measured);

@@ -10,8 +10,8 @@ pub const MOST_SETS: u64 = 2_048;
 pub const MOST_GRAPH_CALLS: u64 = 16_384;
 /// The most bytes of all buffer sets together.
 pub const MOST_SET_BYTES: u64 = 8 << 30;
-/// The most buffer sets of a hot cell. Where the few kilobytes of a small call lie decides up to two percent of its time,
-/// and the mean over so many places a fifth of that (decision 0016).
+/// The most buffer sets of a hot cell. Where the few kilobytes of a small call lie decides some of its time, and the mean
+/// over several places less (decision 0016).
 pub const MOST_HOT_SETS: u64 = 16;
 /// Of the cache, what the buffer sets of a hot cell take at most.
 const HOT_SHARE: u64 = 8;

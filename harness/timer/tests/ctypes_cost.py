@@ -63,7 +63,7 @@ def main():
         ("CDLL  ", ctypes.CDLL, ctypes.CFUNCTYPE),
     ]:
         library = loader(path)
-        assert library.proofhouse_timer_abi_version() == 1
+        assert library.proofhouse_timer_abi_version() == 2
         function_type = maker(ctypes.c_int32, ctypes.c_void_p, U32)
         status, found = measure(library, function_type, lambda context, set_index: 1)
         assert status == 0, found

@@ -241,5 +241,5 @@ fn a_turn_may_name_one_set_and_a_slowdown() {
 #[test]
 fn the_version_is_the_documented_one() {
     assert_eq!(proofhouse_timer_abi_version(), ABI_VERSION);
-    assert_eq!(ABI_VERSION, 1);
+    assert_eq!(ABI_VERSION, 2);
 }

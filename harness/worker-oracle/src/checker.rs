@@ -93,13 +93,11 @@ impl Checker {
             .posed
             .get(&request.case)
             .ok_or_else(|| CheckerError::UnknownCase(request.case.clone()))?;
-        let bytes = std::fs::File::open(path)
-            .and_then(|file| spread::read(&file))
-            .map_err(|source| CheckerError::Read { path: path.clone(), source })?;
         let (posed, header) = (&case.image.bytes, case.image.header);
-        if bytes.len() != posed.len() || bytes[..header] != posed[..header] {
-            return Err(CheckerError::FileReplaced { path: path.clone(), found: bytes.len() });
-        }
+        let bytes = spread::read(path, posed.len())
+            .map_err(|source| CheckerError::Read { path: path.clone(), source })?
+            .filter(|bytes| bytes[..header] == posed[..header])
+            .ok_or_else(|| CheckerError::FileReplaced { path: path.clone() })?;
         case.judge(&request.case, &bytes, &request.rows)
     }
 

@@ -113,12 +113,10 @@ pub enum CheckerError {
         tensor: String,
     },
     /// The file of a case has another size or header than it was posed with.
-    #[error("{} is no longer the file that was posed: found {found} bytes or another header", path.display())]
+    #[error("{} is no longer the file that was posed: it has another length, another header, or is no plain file", path.display())]
     FileReplaced {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes.
-        found: usize,
     },
     /// A value has no canonical form.
     #[error("no canonical form")]

@@ -5,7 +5,8 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
 
 /// Bytes from which on another thread is worth its start.
 const WORTH: usize = 4 << 20;
@@ -58,18 +59,32 @@ pub(crate) fn write(file: &File, bytes: &[u8]) -> io::Result<()> {
     side_by_side(runs(bytes.len(), bytes.len()), write).into_iter().collect()
 }
 
-/// Reads a whole file.
+/// Reads a whole file of a length that is known; none where it has another length or is no plain file. Whoever may have
+/// replaced the file decides neither what is allocated nor how long this takes.
 ///
 /// # Errors
-/// Those of reading, also when the file became shorter.
-pub(crate) fn read(file: &File) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+/// Those of opening and reading, also when the file became shorter meanwhile.
+pub(crate) fn read(path: &Path, length: usize) -> io::Result<Option<Vec<u8>>> {
+    // A FIFO would be waited for, and a link leads elsewhere.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = match opened {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return Ok(None);
+        }
+        opened => opened?,
+    };
+    let facts = file.metadata()?;
+    if !facts.is_file() || facts.len() != length as u64 {
+        return Ok(None);
+    }
     let mut bytes = vec![0; length];
     let each = runs(length, length).first().map_or(1, |run| run.len());
     let parts: Vec<(usize, &mut [u8])> = bytes.chunks_mut(each).enumerate().collect();
     let read = |(index, part): (usize, &mut [u8])| file.read_exact_at(part, (index * each) as u64);
     side_by_side(parts, read).into_iter().collect::<io::Result<()>>()?;
-    Ok(bytes)
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
@@ -95,12 +110,28 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * WORTH + 5).map(|at| (at % 251) as u8).collect();
         write(&File::create(&path).unwrap(), &bytes).unwrap();
         assert!(std::fs::read(&path).unwrap() == bytes);
-        assert!(read(&File::open(&path).unwrap()).unwrap() == bytes);
+        assert!(read(&path, bytes.len()).unwrap().unwrap() == bytes);
         let mut other = bytes.clone();
         assert!(same(&bytes, &other));
         other[2 * WORTH] ^= 1;
         assert!(!same(&bytes, &other) && !same(&bytes, &bytes[1..]));
         std::fs::write(&path, []).unwrap();
-        assert!(read(&File::open(&path).unwrap()).unwrap().is_empty());
+        assert!(read(&path, 0).unwrap().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_took_the_place_of_the_file_is_neither_followed_nor_waited_for_nor_given_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        File::create(path("huge")).unwrap().set_len(1 << 40).unwrap();
+        assert!(read(&path("huge"), 100).unwrap().is_none());
+        let made = std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap();
+        assert!(made.success() && read(&path("fifo"), 100).unwrap().is_none());
+        std::fs::write(path("file"), [7; 100]).unwrap();
+        std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+        assert!(read(&path("link"), 100).unwrap().is_none());
+        std::fs::create_dir(path("folder")).unwrap();
+        assert!(read(&path("folder"), 100).unwrap().is_none());
+        assert!(read(&path("gone"), 100).is_err());
     }
 }

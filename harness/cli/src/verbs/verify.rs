@@ -127,7 +127,13 @@ fn difference(stored: &VerdictBody, fresh: &VerdictBody) -> Option<String> {
     if stored.verdict != fresh.verdict {
         return Some(format!("it says {}, the evidence says {}", stored.verdict, fresh.verdict));
     }
-    let by_name = stored.judge == fresh.judge;
+    // Numbers do not depend on the judge's version, and what is said of them is to be told where it changed.
+    let numbers = |body: &VerdictBody| {
+        let said =
+            body.comparisons.iter().map(|c| (c.baseline.clone(), c.speed, c.estimate.clone()));
+        said.collect::<Vec<_>>()
+    };
+    let by_name = stored.judge == fresh.judge || numbers(stored) != numbers(fresh);
     (by_name && stored != fresh)
         .then(|| "its reasons or numbers are not those that the evidence gives".to_owned())
 }

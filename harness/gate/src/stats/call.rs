@@ -69,8 +69,8 @@ pub struct PairJudgment {
 ///
 /// - One or two replicates are exploratory: lead, even or trail, never win or loss.
 /// - The interval must lie wholly on one side of the margin, or wholly inside it.
-/// - The ratio of each order alone must lie on that side too. Where the order effect's whole interval lies outside the
-///   margin, so must the interval that either order would have at the effect's far end.
+/// - The ratio of each order alone must lie on that side too; and where nothing is called, no order
+///   alone may show a loss that the other one hides.
 /// - Nothing is called at or below the noise floor, and no parity when the floor is above the
 ///   margin.
 ///
@@ -181,26 +181,25 @@ fn objections(estimate: &PairEstimate, side: Side, rules: &Rules) -> Vec<Reason>
 
 /// An order in which the same would not be said.
 ///
-/// An effect that is too uncertain to be called strong can still be the whole difference: what is seen in one order
-/// only is a matter of place, and not of the provider.
+/// How well the effect itself is known does not matter: what is seen in one order only is a matter of place, and not of
+/// the provider.
 fn order_objection(
     ratio: LogInterval,
     effect: LogInterval,
     side: Side,
     margin: Margin,
 ) -> Option<Reason> {
-    let strong = matches!(Side::of(effect, margin), Side::Above | Side::Below);
-    let agree = |shift: f64, half_width: f64| {
-        [-shift, shift].into_iter().all(|shift| {
-            Side::of(LogInterval { center: ratio.center + shift, half_width }, margin) == side
-        })
+    let alone = [0.5, -0.5].map(|part| ratio.center + part * effect.center);
+    let all = |holds: &dyn Fn(f64) -> bool| alone.iter().all(|center| holds(*center));
+    let agree = match side {
+        // An interval across the margin is an objection of its own, unless it shows at least that there is no loss.
+        Side::Across => ratio.low() < -margin.log() || all(&|center| center >= -margin.log()),
+        _ => all(&|center| Side::of(LogInterval { center, half_width: 0.0 }, margin) == side),
     };
-    // An interval across the margin is an objection of its own.
-    let each_alone = side == Side::Across || agree(effect.center / 2.0, 0.0);
-    if each_alone && (!strong || agree(effect.reach() / 2.0, ratio.half_width)) {
+    if agree {
         return None;
     }
-    let [first, second] = [1.0, -1.0].map(|sign| (ratio.center + sign * effect.center / 2.0).exp());
+    let [first, second] = alone.map(f64::exp);
     let (low, high) = (effect.low().exp(), effect.high().exp());
     let detail = format!(
         "the ratio is {first:.4} when the candidate runs first and {second:.4} when it runs second, {low:.4} to {high:.4} of one another"
@@ -374,6 +373,10 @@ pub(super) mod tests {
         assert_eq!(said(0.03, -0.03).0, Speed::Win, "over the margin in both");
         assert_eq!(said(-0.03, -0.03).0, Speed::Loss);
         assert_eq!(said(0.0, 0.015).0, Speed::Parity);
+        // Across the upper margin, which shows no loss, unless one order alone does.
+        assert_eq!(said(0.012, 0.01), (Speed::Inconclusive, "across-margin".to_owned()));
+        let hidden = said(0.012, 0.06);
+        assert_eq!(hidden, (Speed::Inconclusive, "order-effect across-margin".to_owned()));
     }
 
     #[test]

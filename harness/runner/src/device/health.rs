@@ -62,7 +62,11 @@ impl Health {
             },
         };
         let foreign = self.foreign(context, uuid, here);
-        foreign.into_iter().chain(astray(uuid, elsewhere.unwrap_or_default())).collect()
+        let astray = elsewhere.map_or_else(
+            |why| Some(unknown(&format!("the processes beside {uuid} are not known: {why}"))),
+            |elsewhere| astray(uuid, elsewhere),
+        );
+        foreign.into_iter().chain(astray).collect()
     }
 
     fn foreign(
@@ -74,8 +78,7 @@ impl Health {
         let processes = match listed {
             Ok(processes) => processes,
             Err(why) => {
-                let detail = format!("the processes on {uuid} are not known: {why}");
-                return Some(Finding { code: "processes-unknown".to_owned(), detail });
+                return Some(unknown(&format!("the processes on {uuid} are not known: {why}")));
             }
         };
         if processes.is_empty() && !self.blind.replace(true) {
@@ -140,6 +143,10 @@ async fn canary(context: &Context) -> Result<(), String> {
             Err(format!("{}: {}", output.status, text.lines().last().unwrap_or("it said nothing")))
         }
     }
+}
+
+fn unknown(detail: &str) -> Finding {
+    Finding { code: "processes-unknown".to_owned(), detail: detail.to_owned() }
 }
 
 /// A worker that names the right device may still compute on another one (P20).

@@ -5,7 +5,7 @@
 //! there ([`slice`]); what a worker says of time is checked against the supervisor's clock ([`party`]), and the outputs of
 //! timed calls go to the checker ([`cell`]).
 
-mod ahead;
+pub(crate) mod ahead;
 mod arms;
 mod ceilings;
 mod cell;
@@ -168,9 +168,6 @@ impl<'a> Wave<'a> {
 
     async fn run(mut self) {
         self.write().await;
-        if self.next().is_some() {
-            ahead::tune(&mut self).await;
-        }
         while let Some(replicate) = self.next() {
             let (stop, budget) = (&self.context.stop, &self.context.budget);
             if stop.requested() || budget.spent() || !self.replicate(replicate).await {

@@ -5,7 +5,7 @@
 //! The library is `libproofhouse_timer_cuda.so`.
 //!
 //! ```c
-//! uint32_t proofhouse_timer_cuda_abi_version(void);            // this page describes version 1
+//! uint32_t proofhouse_timer_cuda_abi_version(void);            // this page describes version 2
 //!
 //! // Callbacks return 1 when they did their work and run on the caller's thread. They enqueue on
 //! // the stream of the setup and do not wait. The graph that `capture` gives, and the memory that
@@ -30,9 +30,10 @@
 //! The context of the device must be current in the thread.
 //!
 //! `plan` runs calls on set 0 to guess how long one lasts; the timer keeps what it chose and writes
-//! it to `out`, which may be null. Sets 0 to `sets - 1` must be there before `warm`.
+//! it to `out`, which may be null. Before `warm` there must be
+//! `sets / dwell` buffer sets, and a call on set `i` is one on buffer set `i / dwell`.
 //! `told` gives UTF-8 JSON about the last valid turn with the protocol's names (`enqueue_ns`,
-//! `telemetry`, `kernels`, `reuse`), why telemetry is missing, and how many regions hold some launch
+//! `telemetry`, `kernels`, `reuse`, `retaken`), why telemetry is missing, and how many regions hold some launch
 //! time; `*length` is its length even when `capacity` is too small for it.
 #![allow(unsafe_code, reason = "a C interface takes pointers")]
 
@@ -56,7 +57,7 @@ use session::Session;
 use work::ForeignWork;
 
 /// Version of this interface; a caller that knows another one must not go on.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// An open timer; only its pointer crosses the boundary.
 #[derive(Debug)]

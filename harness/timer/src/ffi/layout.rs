@@ -62,7 +62,7 @@ impl Status {
 pub struct PlanC {
     /// Size of this struct in bytes.
     pub size: u32,
-    /// Buffer sets.
+    /// Sets that calls go through in turn.
     pub sets: u32,
     /// Judged samples of a turn.
     pub samples: u32,

@@ -5,7 +5,7 @@
 //! The library is `libproofhouse_timer.so`.
 //!
 //! ```c
-//! uint32_t proofhouse_timer_abi_version(void);                 // this page describes version 1
+//! uint32_t proofhouse_timer_abi_version(void);                 // this page describes version 2
 //!
 //! // A callback returns 1 when it did its work. Anything else is a failure, 0 included, because
 //! // ctypes gives 0 for a Python callback that raised. Callbacks run on the caller's thread.
@@ -51,7 +51,7 @@ use crate::measure::{Timer, TurnInputs, TurnRequest};
 use boundary::{Outcome, Turns, deliver, done, guarded, sized, sized_mut};
 
 /// Version of this interface; a caller that knows another one must not go on.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// The callable of a foreign language.
 #[derive(Debug)]
