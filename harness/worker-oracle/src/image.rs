@@ -72,7 +72,7 @@ impl Slot {
         let in_order = rows.windows(2).all(|pair| pair[0].end <= pair[1].start);
         let runs = match spread::runs(rows.len(), storage.len()) {
             runs if in_order && !runs.is_empty() => runs,
-            _ => vec![0..rows.len()],
+            _ => std::iter::once(0..rows.len()).collect(),
         };
         // Each thread has the bytes from its first row to the next thread's.
         let (mut parts, mut rest, mut from) = (Vec::new(), storage, self.storage.start);
