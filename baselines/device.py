@@ -99,8 +99,8 @@ class Memory:
         return mirror.of(self.staged[mirror], tensor)
 
     def copies(self):
-        """Copies of all staged tensors in one allocation, in the order of the request and each with its residue, so that they
-        lie alike in every process."""
+        """Copies of all staged tensors in one allocation, in the order of the request and each with its residue, so that
+        they lie alike in every process."""
         places, end = {}, 0
         for tensor in self.tensors:
             start = -(-end // ALIGNMENT) * ALIGNMENT + tensor.offset % ALIGNMENT

@@ -135,8 +135,8 @@ class _TorchStream:
 class Measurement:
     """A case under the native timer, over private buffer sets.
 
-    `prepared` gives `stage()`, `private_set() -> (case, run)`, `refill(arrays)`, `publish(arrays)`, `modules()`, `memory.device`,
-    and `tensors` with `name`, `role` and `span`. `run` enqueues one call on PyTorch's current stream.
+    `prepared` gives `stage()`, `private_set() -> (case, run)`, `refill(arrays)`, `publish(arrays)`, `modules()`,
+    `memory.device`, and `tensors` with `name`, `role` and `span`. `run` enqueues one call on PyTorch's current stream.
     """
 
     def __init__(self, prepared, request, stream=_TorchStream):

@@ -45,7 +45,7 @@ impl Budget {
 
     /// Whether work that may take so long can begin; where it cannot, shorter work still can.
     pub(crate) fn fits(&self, next: Duration) -> bool {
-        let fits = !self.spent.get() && self.holds(next);
+        let fits = self.has(next);
         self.passed_over.set(self.passed_over.get() || !fits);
         fits
     }

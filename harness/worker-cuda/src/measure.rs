@@ -10,7 +10,7 @@ use proofhouse_timer::{
     Device as _, DeviceError, MeasureError, Sample, Timer, TurnInputs, TurnOutcome, TurnRequest,
     Warm,
 };
-use proofhouse_timer_cuda::{Cell, CudaDevice, Options, columns, device_plan};
+use proofhouse_timer_cuda::{Cell, CudaDevice, DevicePlan, Options, columns, device_plan};
 use proofhouse_worker::Decline;
 use proofhouse_worker::reasons::{check_request, finding, untrusted};
 
@@ -22,11 +22,7 @@ use crate::sets::Sets;
 #[derive(Debug)]
 pub(crate) struct Timed {
     warm: Warm<CudaDevice<Sets>>,
-    /// Sets of the timer's plan.
-    sets: u32,
-    /// Buffer sets that these are.
-    buffers: u32,
-    reuse: Reuse,
+    chosen: DevicePlan,
     launch: Launch,
 }
 
@@ -112,8 +108,7 @@ fn warm_up(
     device.sync().map_err(|error| failed(&error))?;
     let stream = device.stream();
     device.work_mut().grow(&chosen.plan, stream)?;
-    let sets = chosen.plan.sets;
-    let buffers = chosen.plan.buffer_sets();
+    let sets = chosen.plan.buffer_sets();
     let warmed = Timer::new(device, &chosen.plan).and_then(Timer::calibrate).and_then(|t| t.warm());
     match warmed {
         Ok(warm) => {
@@ -121,11 +116,11 @@ fn warm_up(
             let settled = warm.warm_up_samples().iter().filter(|sample| sample.calls == calls);
             let elapsed_ns = settled.map(|sample| sample.elapsed_ns).collect();
             let launch = request.launch;
-            *timed = Some(Timed { warm, sets, buffers, reuse: chosen.reuse, launch });
             let reuse = Some(chosen.reuse);
-            Ok(Taken { calls, sets: buffers, elapsed_ns, reuse, ..Taken::default() })
+            *timed = Some(Timed { warm, chosen, launch });
+            Ok(Taken { calls, sets, elapsed_ns, reuse, ..Taken::default() })
         }
-        Err(error) => nothing(&error, Taken { sets: buffers, ..Taken::default() }),
+        Err(error) => nothing(&error, Taken { sets, ..Taken::default() }),
     }
 }
 
@@ -135,11 +130,11 @@ fn turn(
     request: &Measure,
     planted: f64,
 ) -> Result<Taken, Decline> {
-    let Some(Timed { warm, sets, buffers, reuse, launch }) = timed.as_mut() else {
+    let Some(Timed { warm, chosen: DevicePlan { plan, reuse }, launch }) = timed.as_mut() else {
         return Err(Decline::Failed("a turn was asked for before the warm-up".to_owned()));
     };
-    let (calls, sets) = (warm.calls(), *sets);
-    let known = Taken { calls, sets: *buffers, reuse: Some(*reuse), ..Taken::default() };
+    let (calls, sets) = (warm.calls(), plan.buffer_sets());
+    let known = Taken { calls, sets, reuse: Some(*reuse), ..Taken::default() };
     let stream = warm.device_mut().stream();
     let device = warm.device_mut();
     if request.refresh {
@@ -165,7 +160,7 @@ fn turn(
     if request.publish
         && let Some(last) = turn.samples.last()
     {
-        let set = (u64::from(last.first_set) + u64::from(last.calls) - 1) % u64::from(sets);
+        let set = (u64::from(last.first_set) + u64::from(last.calls) - 1) % u64::from(plan.sets);
         // The remainder is below `sets`, which fits.
         device.work_mut().publish(set as u32, images)?;
     }

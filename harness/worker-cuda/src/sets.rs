@@ -8,7 +8,7 @@ use proofhouse_schema::catalog::Role;
 use proofhouse_schema::protocol::Prepare;
 use proofhouse_timer::Plan;
 use proofhouse_timer::host::CallFailure;
-use proofhouse_timer_cuda::{ALIGNMENT, Arena, CudaWork, DeviceBuffer, Stream};
+use proofhouse_timer_cuda::{ALIGNMENT, Arena, CudaWork, DeviceBuffer, DriverError, Stream};
 use proofhouse_worker::Decline;
 use proofhouse_worker::descriptor::rows;
 
@@ -112,11 +112,23 @@ impl Sets {
     /// Enqueues copies of what is read to every set, at the same addresses; outputs are left as they are. The caller has
     /// waited for the device since [`Self::reload`].
     pub(crate) fn renew(&mut self, stream: Stream) -> Result<(), Decline> {
-        let roles: Vec<Role> = self.case.tensors.iter().map(|tensor| tensor.role).collect();
-        for set in &mut self.sets {
-            let buffers = set.owner_mut().iter_mut().zip(&self.originals).zip(&roles);
-            for ((buffer, original), _) in buffers.filter(|(_, role)| **role != Role::Out) {
-                buffer.copy_from(original, stream).map_err(|error| driver(&error))?;
+        for set in 0..self.sets.len() {
+            self.copy(set, |role| role != Role::Out, stream).map_err(|error| driver(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues copies of the originals of these roles to one of the sets.
+    fn copy(
+        &mut self,
+        index: usize,
+        wanted: impl Fn(Role) -> bool,
+        stream: Stream,
+    ) -> Result<(), DriverError> {
+        let buffers = self.sets[index].owner_mut().iter_mut().zip(&self.originals);
+        for ((buffer, original), tensor) in buffers.zip(&self.case.tensors) {
+            if wanted(tensor.role) {
+                buffer.copy_from(original, stream)?;
             }
         }
         Ok(())
@@ -178,19 +190,7 @@ impl CudaWork for Sets {
     }
 
     fn restore(&mut self, set: u32, stream: Stream) -> Result<(), CallFailure> {
-        let roles = self.case.tensors.iter().map(|tensor| tensor.role);
-        let index = self.index(set);
-        let buffers = self.sets[index].owner_mut();
-        for ((buffer, original), _) in buffers
-            .iter_mut()
-            .zip(&self.originals)
-            .zip(roles)
-            .filter(|(_, role)| *role == Role::InOut)
-        {
-            buffer
-                .copy_from(original, stream)
-                .map_err(|error| CallFailure { code: 2, message: error.to_string() })?;
-        }
-        Ok(())
+        self.copy(self.index(set), |role| role == Role::InOut, stream)
+            .map_err(|error| CallFailure { code: 2, message: error.to_string() })
     }
 }

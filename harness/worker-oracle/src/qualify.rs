@@ -68,7 +68,9 @@ impl Scratch {
     /// Poses the case, puts the bytes into its file as a candidate would, and judges the file.
     fn is_called_wrong(&self, posed: &PosedCase, bytes: &[u8]) -> Result<bool, CheckerError> {
         posed.image.write(&self.0)?;
-        Image { bytes: bytes.to_vec(), ..Image::clone(&posed.image) }.write(&self.0)?;
+        let Image { slots, header, poison, .. } = &*posed.image;
+        let (slots, header, poison) = (slots.clone(), *header, *poison);
+        Image { bytes: bytes.to_vec(), slots, header, poison }.write(&self.0)?;
         let found = std::fs::read(&self.0)
             .map_err(|source| CheckerError::Read { path: self.0.clone(), source })?;
         Ok(is_bad(&posed.judge("qualification", &found, &[])?))

@@ -9,36 +9,35 @@ use proofhouse_contract::{
 };
 
 use crate::master::Master;
+use crate::spread::{side_by_side, threads};
 
 /// Elements from which on it is worth several threads.
 const SIDE_BY_SIDE: u64 = 1 << 20;
 
-fn threads() -> u64 {
-    crate::spread::threads() as u64
-}
-
 /// What the written tensors hold after a right run; none for a small case, for one whose written tensors have no rows,
 /// and for one that the oracle refuses, whose error is to name the row in the whole case.
 pub(crate) fn expected_by_rows(master: &Master) -> Option<Vec<OwnedTensor>> {
-    expected_in_parts(master, SIDE_BY_SIDE, threads())
+    expected_in_parts(master, SIDE_BY_SIDE, threads() as u64)
 }
 
 fn expected_in_parts(master: &Master, least: u64, threads: u64) -> Option<Vec<OwnedTensor>> {
     let parts = parts_of(&master.call, &master.tensors, least, threads)?;
     let (call, tensors) = (&master.call, &master.tensors);
-    let computed = side_by_side(&parts, |rows| expected_of(call, tensors, rows))?;
+    let computed = side_by_side(parts.clone(), |rows| expected_of(call, tensors, rows));
+    let computed = computed.into_iter().collect::<Option<Vec<_>>>()?;
     Some(joined(master, &parts, &computed))
 }
 
 /// Compares every written tensor, as [`judge`] does; none for a small case, for one whose written tensors have no rows,
 /// and where a comparison failed, whose error is to be that of the whole case.
 pub(crate) fn judge_by_rows(judging: &Judging<'_>) -> Option<Vec<Comparison>> {
-    judge_in_parts(judging, SIDE_BY_SIDE, threads())
+    judge_in_parts(judging, SIDE_BY_SIDE, threads() as u64)
 }
 
 fn judge_in_parts(judging: &Judging<'_>, least: u64, threads: u64) -> Option<Vec<Comparison>> {
     let parts = parts_of(judging.call, judging.expected, least, threads)?;
-    let compared = side_by_side(&parts, |rows| judge_part(judging, &rows))?;
+    let compared = side_by_side(parts.clone(), |rows| judge_part(judging, &rows));
+    let compared = compared.into_iter().collect::<Option<Vec<_>>>()?;
     let mut whole: Option<Vec<Comparison>> = None;
     for (rows, part) in parts.iter().zip(compared) {
         let moved = judging.call.outputs().zip(part);
@@ -66,17 +65,6 @@ fn parts_of(
     }
     let each = rows.div_ceil(threads);
     Some((0..rows).step_by(each as usize).map(|from| from..(from + each).min(rows)).collect())
-}
-
-/// What every run of rows gives; none where one gives nothing.
-fn side_by_side<T: Send>(
-    parts: &[Range<u64>],
-    work: impl Fn(Range<u64>) -> Option<T> + Sync,
-) -> Option<Vec<T>> {
-    std::thread::scope(|scope| {
-        let started: Vec<_> = parts.iter().map(|part| scope.spawn(|| work(part.clone()))).collect();
-        started.into_iter().map(|thread| thread.join().ok()?).collect()
-    })
 }
 
 fn judge_part(judging: &Judging<'_>, rows: &Range<u64>) -> Option<Vec<Comparison>> {

@@ -45,9 +45,9 @@ pub(crate) fn side_by_side<R: Send, T: Send>(runs: Vec<R>, work: impl Fn(R) -> T
 
 /// Whether two slices of one length are the same.
 pub(crate) fn same(left: &[u8], right: &[u8]) -> bool {
-    let runs = runs(left.len().max(right.len()), left.len());
+    let same = |run: Range<usize>| left[run.clone()] == right[run];
     left.len() == right.len()
-        && side_by_side(runs, |run| left[run.clone()] == right[run]).into_iter().all(|same| same)
+        && side_by_side(runs(left.len(), left.len()), same).into_iter().all(|same| same)
 }
 
 /// Writes a file's bytes from its beginning on.

@@ -6,9 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +17,7 @@ use proofhouse_schema::ids::ProviderId;
 use proofhouse_schema::protocol::{Poison, Request};
 
 use super::party::Party;
-use super::{CLOSING, groups, together};
+use super::{CLOSING, groups, start_all, together};
 use crate::attempt::{Answer, Loss, Placement};
 use crate::budget::Pace;
 use crate::checker::{CheckerFault, PoseOf};
@@ -141,7 +139,7 @@ impl Tuning<'_> {
             self.bury();
         }
         let ends = self.parties.drain(..).filter_map(|mut party| party.worker.take());
-        together(ends.map(|worker| boxed(async { drop(worker.end().await) })).collect()).await;
+        together(ends.map(|worker| async { drop(worker.end().await) })).await;
     }
 
     fn in_time(&self, pace: &Pace) -> bool {
@@ -149,16 +147,9 @@ impl Tuning<'_> {
     }
 
     async fn start(&mut self, processes: usize) {
-        let (context, device) = (self.context, self.device);
-        let placement = Placement { threads: 1, device, ..Placement::default() };
+        let placement = Placement { threads: 1, device: self.device, ..Placement::default() };
         self.parties.extend((0..processes).map(|_| Party::new(self.id.clone())));
-        let starts = self.parties.iter_mut().map(|party| {
-            boxed(async {
-                // One that does not start tunes nothing; where it is needed, that is told.
-                let _ = party.ready(context, &placement).await;
-            })
-        });
-        together(starts.collect()).await;
+        start_all(self.context, &placement, &mut self.parties).await;
         self.bury();
     }
 
@@ -193,7 +184,7 @@ impl Tuning<'_> {
         let tuned = RefCell::new(0);
         let asks = asked.into_iter().map(|(request, name, case, party)| {
             let tuned = &tuned;
-            boxed(async move {
+            async move {
                 match ask(party, request, &name).await {
                     Ok(answer) => {
                         // What is declined is not asked for again. A mark that cannot be written means another time.
@@ -203,9 +194,9 @@ impl Tuning<'_> {
                     Err(Some(loss)) => party.lose(&loss).await,
                     Err(None) => {}
                 }
-            })
+            }
         });
-        together(asks.collect()).await;
+        together(asks).await;
         self.tuned += tuned.into_inner();
         for name in names {
             let Ok((checker, scratch)) = self.desk.parts() else { break };
@@ -230,8 +221,4 @@ async fn ask(party: &mut Party, request: Request, name: &str) -> Result<Answer, 
         Answer::Unsupported(_) | Answer::Refused(_) => {}
     }
     Ok(answer)
-}
-
-fn boxed<'a>(future: impl Future<Output = ()> + 'a) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-    Box::pin(future)
 }

@@ -276,7 +276,8 @@ impl<'a> GroupRun<'a> {
         )));
     }
 
-    /// Other processes on the device make a cell worthless (P19), and so do workers on another one (P20); a lost worker makes the device suspect.
+    /// Other processes on the device make a cell worthless (P19), and so do workers on another one (P20); a lost worker
+    /// makes the device suspect.
     fn look_at_the_device(&mut self, index: usize, replicate: u32, parties: &[Party]) {
         let (context, device) = (self.context, self.group.device);
         if parties.iter().any(|party| party.worker.is_none()) {

@@ -18,7 +18,6 @@ mod state;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -221,15 +220,7 @@ impl<'a> Wave<'a> {
             return;
         }
         let placement = Placement { replicate, threads: 1, device, ..Placement::default() };
-        let context = self.context;
-        let starts = self.pool.values_mut().map(|party| {
-            let placement = placement.clone();
-            let start = async move {
-                let _ = party.ready(context, &placement).await;
-            };
-            Box::pin(start) as Pin<Box<dyn Future<Output = ()> + '_>>
-        });
-        together(starts.collect()).await;
+        start_all(self.context, &placement, self.pool.values_mut()).await;
     }
 
     /// One replicate: fresh processes, every cell that lacks it in turn. False when there was nothing to do.
@@ -270,24 +261,33 @@ impl<'a> Wave<'a> {
     }
 }
 
+/// Starts processes side by side. What fails is told where the process is needed.
+async fn start_all(
+    context: &Context,
+    placement: &Placement,
+    parties: impl IntoIterator<Item = &mut Party>,
+) {
+    together(parties.into_iter().map(|party| async {
+        let _ = party.ready(context, placement).await;
+    }))
+    .await;
+}
+
 /// Ends every process of a replicate side by side: each digests what it has mapped, which takes seconds where that is
 /// much.
 async fn close_all(pool: &mut Pool, stopped: bool) -> Vec<(ProviderId, Option<Loss>)> {
     let ended = RefCell::new(Vec::new());
-    let closing = pool.values_mut().map(|party| {
-        let ended = &ended;
-        let close = async move {
-            let late = party.close(stopped).await;
-            ended.borrow_mut().push((party.id.clone(), late));
-        };
-        Box::pin(close) as Pin<Box<dyn Future<Output = ()> + '_>>
-    });
-    together(closing.collect()).await;
+    together(pool.values_mut().map(|party| async {
+        let late = party.close(stopped).await;
+        ended.borrow_mut().push((party.id.clone(), late));
+    }))
+    .await;
     ended.into_inner()
 }
 
 /// Drives futures side by side until all are done.
-async fn together(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+async fn together(futures: impl IntoIterator<Item = impl Future<Output = ()>>) {
+    let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     std::future::poll_fn(|context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
         if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }

@@ -320,10 +320,7 @@ impl Stage {
         let options = &mut stage.options;
         options.devices = device(&folder.join("beside"));
         options.devices.uncontrolled = vec![DeviceKind::Cuda];
-        options.binaries = folder.join("bin");
-        std::fs::create_dir_all(&options.binaries).unwrap();
-        let own = options.binaries.join("proofhouse-worker-cuda");
-        std::os::unix::fs::symlink(fake_worker(), own).unwrap();
+        options.binaries = own_binaries(&folder, &fake_worker());
         options.trace = Some(trace.clone());
         options.profile.replicates = 1;
         options.reuse = Reuse::Fresh;
@@ -453,6 +450,14 @@ fn facts() -> DeviceFacts {
         pci: unknown(),
         clock_policy: "as found".to_owned(),
     }
+}
+
+/// A folder of binaries in which our own worker on a device is this program.
+pub fn own_binaries(folder: &Path, own: &Path) -> PathBuf {
+    let binaries = folder.join("bin");
+    std::fs::create_dir_all(&binaries).unwrap();
+    std::os::unix::fs::symlink(own, binaries.join("proofhouse-worker-cuda")).unwrap();
+    binaries
 }
 
 /// A device that is a fake; beside this process computes there whoever the file names.
